@@ -24,9 +24,9 @@ pub enum Reason {
     PoolTooSmall {
         /// The pool's page size.
         page: PageSize,
-        /// Number of superpages that the request needs, in pages of that size, rounded up.
+        /// Number of superpages of that size that the request needs, rounded up.
         needed: u64,
-        /// Number of superpages that could have been reserved, including overcommit.
+        /// Number of superpages that could be reserved, including overcommit.
         free: u64,
     },
     /// The machine has no pool of this size, not even an empty one.
@@ -35,7 +35,7 @@ pub enum Reason {
     /// The kernel was built without hugetlb.
     #[error("this kernel has no hugetlb pools")]
     NotSupported,
-    /// `EPERM` or `EACCES`: no permission for this user.
+    /// `EPERM` or `EACCES`: this user has no permission.
     #[error("no permission")]
     NoPermission,
     /// The pool has free superpages, but a hugetlb limit of the cgroup, a cpuset or a memory policy forbids their use.
@@ -44,10 +44,10 @@ pub enum Reason {
     /// The node does not exist, or has no free superpages.
     #[error("the NUMA node does not exist or has no free superpages")]
     Node,
-    /// No memory, address space, or a limit on them.
+    /// No memory or address space is left, or a limit on them is reached.
     #[error("no memory or address space")]
     NoMemory,
-    /// Another reason; see the error's source.
+    /// Another reason: see the error's source.
     #[error("the kernel refused")]
     Other,
 }
@@ -65,7 +65,8 @@ pub struct Error {
 }
 
 impl Reason {
-    /// Why a mapping of the pool failed, judged by the pool's current counters: a guess under contention.
+    /// Returns why a mapping of the pool failed, judged by the pool's current counters. Under contention this is a
+    /// guess.
     pub(crate) fn from_mapping(error: &SysError, len: usize, page: PageSize) -> Self {
         if [errno::EPERM, errno::EACCES].contains(&error.errno()) {
             return Self::NoPermission;
@@ -82,7 +83,7 @@ impl Reason {
         }
     }
 
-    /// Why reserved superpages could not be faulted in.
+    /// Returns why reserved superpages could not be faulted in.
     pub(crate) fn from_populating(error: &SysError, is_bound: bool) -> Self {
         match error.errno() {
             errno::EFAULT | errno::ENOMEM if is_bound => Self::Node,

@@ -1,4 +1,4 @@
-//! The kernel's superpage parameters that a request needs. `root` stands for `/`.
+//! Reads the kernel's superpage parameters that a request needs. `root` stands for `/`.
 //!
 //! `superpage-host` reads all parameters, but needs more dependencies than an allocator should have.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use units::PageSize;
 
-/// The page size that `MAP_HUGETLB` means (`Hugepagesize` of /proc/meminfo).
+/// Returns the page size that `MAP_HUGETLB` means (`Hugepagesize` of /proc/meminfo).
 pub fn default_size(root: &Path) -> Option<PageSize> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
@@ -15,19 +15,19 @@ pub fn default_size(root: &Path) -> Option<PageSize> {
     PageSize::new(kib.checked_mul(1024)?).ok()
 }
 
-/// The size of a transparent superpage (PMD mapping).
+/// Returns the size of a transparent superpage (PMD mapping).
 pub fn transparent_size(root: &Path) -> Option<PageSize> {
     let bytes = number(&root.join("sys/kernel/mm/transparent_hugepage/hpage_pmd_size"))?;
     PageSize::new(bytes).ok()
 }
 
-/// Whether the kernel has pools, even empty ones.
+/// Returns whether the kernel has pools, even empty ones.
 pub fn has_pools(root: &Path) -> bool {
     let mut entries = fs::read_dir(root.join(POOLS)).into_iter().flatten();
     entries.next().is_some()
 }
 
-/// Number of pages of this size that a new mapping can reserve, including overcommit. `None`: no such pool.
+/// Returns the number of pages of this size that a new mapping can reserve, including overcommit. `None`: no such pool.
 pub fn available(root: &Path, page: PageSize) -> Option<u64> {
     let pool = root.join(POOLS).join(format!("hugepages-{}kB", page.bytes() / 1024));
     let pages = |file: &str| number(&pool.join(file)).unwrap_or(0);
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// This machine and the fixtures of other machines.
+    /// Returns this machine and the fixtures of other machines.
     fn roots() -> Vec<PathBuf> {
         let fixtures =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/host/tests/fixtures");
@@ -69,7 +69,7 @@ mod tests {
             assert_eq!(transparent_size(root), Thp::pmd_size_of(&all).ok());
             let sizes = HugetlbPools::read_sizes(&all);
             assert_eq!(has_pools(root), !sizes.is_empty(), "{root:?}");
-            // Pools of this machine may change during the test.
+            // Skip this machine, whose pools may change during the test.
             for (size, pool) in sizes.iter().filter(|_| root != Path::new("/")) {
                 let more = pool.overcommit.unwrap() - pool.surplus.unwrap();
                 assert_eq!(available(root, *size), Some(pool.unreserved().unwrap() + more));

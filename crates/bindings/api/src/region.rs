@@ -14,7 +14,7 @@ use crate::{Error, Reason};
 /// What to allocate if the pool has too few superpages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing; the request fails.
+    /// Nothing: the request fails.
     Error,
     /// Memory aligned to superpages and advised to become transparent superpages.
     Thp,
@@ -27,9 +27,9 @@ pub enum Fallback {
 pub enum Backing {
     /// Only pool superpages of this size.
     Superpages(PageSize),
-    /// Memory advised to use THP, for this reason; [`Region::coverage`] reports the result.
+    /// Memory advised to use THP, and the reason; [`Region::coverage`] reports the result.
     Advised(Reason),
-    /// Base pages, for this reason.
+    /// Base pages, and the reason.
     Base(Reason),
 }
 
@@ -52,7 +52,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// `len` bytes on superpages of the kernel's default size, or an error.
+    /// Requests `len` bytes on superpages of the kernel's default size, or an error.
     pub fn new(len: usize) -> Self {
         Self { len, page: None, fallback: Fallback::Error, node: None }
     }
@@ -72,7 +72,7 @@ impl Request {
         Self { node: Some((node, binding)), ..self }
     }
 
-    /// Allocates the memory: zeroed; pool superpages are all faulted in.
+    /// Allocates the memory, zeroed. Pool superpages are all faulted in.
     ///
     /// # Errors
     /// Without a fallback, [`Error::reason`] says why there are too few superpages. With a fallback:
@@ -120,7 +120,7 @@ impl Request {
     }
 }
 
-/// The pool's default size; without pools the THP size, for alignment.
+/// Returns the pool's default size. Without pools, returns the THP size, for the alignment.
 fn usual_size() -> PageSize {
     let root = Path::new("/");
     let usual = PageSize::new(2 << 20).expect("a power of two");
@@ -144,33 +144,33 @@ impl Region {
         Request::new(len).or(fallback).allocate()
     }
 
-    /// Number of bytes requested, not rounded up to pages.
+    /// Returns the number of bytes requested, not rounded up to pages.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether 0 bytes were requested.
+    /// Returns whether 0 bytes were requested.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes.
+    /// Returns the requested bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.mapping.bytes()[..self.len]
     }
 
-    /// The bytes, for writing.
+    /// Returns the requested bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.mapping.bytes_mut()[..self.len]
     }
 
-    /// The pages of the region, and the reason if they are not the requested ones.
+    /// Returns the pages of the region, and the reason if they are not the requested ones.
     pub fn backing(&self) -> Backing {
         self.backing
     }
 
-    /// Number of bytes on superpages now, of the pool or transparent, read from the page tables; at most
-    /// [`Region::len`].
+    /// Returns the number of bytes that are on superpages now, of the pool or transparent. Reads the page tables. At
+    /// most [`Region::len`].
     ///
     /// # Errors
     /// `ENOTTY`: Linux before 6.7 cannot report it. `ENOENT`: /proc is not mounted.
@@ -186,7 +186,7 @@ impl Region {
         Ok(ByteSize(huge.map(|region| bytes(region.start, region.end)).sum()))
     }
 
-    /// The node that holds the byte at `offset`; `None` if its page is not populated.
+    /// Returns the node that holds the byte at `offset`; `None` if its page is not populated.
     ///
     /// # Errors
     /// Those of `move_pages(2)`.

@@ -1,4 +1,4 @@
-//! Runs work without the interpreter lock; ^C interrupts it, and errors and panics are passed on.
+//! Runs work without the interpreter lock. ^C interrupts it, and errors and panics reach the caller.
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -18,13 +18,13 @@ create_exception!(superpage, Error, PyException, "What superpage could not do, i
 /// Poll interval for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A Python exception with the error in one line.
+/// Creates a Python exception with the error in one line.
 pub fn failed(why: impl Display) -> PyErr {
     Error::new_err(why.to_string().replace('\n', "; "))
 }
 
-/// Runs `work` on a separate thread. If a Python signal handler raises meanwhile (^C: KeyboardInterrupt), `work` is
-/// cancelled, and the exception is raised after it has ended.
+/// Runs `work` on a separate thread. If a Python signal handler raises meanwhile (^C: KeyboardInterrupt), cancels
+/// `work`, and raises the exception after it has ended.
 pub fn apart<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(Going<'_>) -> Result<T, Failure> + Send,

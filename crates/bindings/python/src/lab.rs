@@ -26,25 +26,25 @@ fn texts(
     Ok((json, text, serde_json::to_string(&figures).map_err(failed)?))
 }
 
-/// `superpage lab run`.
+/// Runs `superpage lab run`.
 #[pyfunction]
 pub fn lab_run(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::run)
 }
 
-/// `superpage lab compare`.
+/// Runs `superpage lab compare`.
 #[pyfunction]
 pub fn lab_compare(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::compare)
 }
 
-/// `superpage lab table`.
+/// Runs `superpage lab table`.
 #[pyfunction]
 pub fn lab_table(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::table)
 }
 
-/// The JSON list of published tables.
+/// Returns the JSON list of published tables.
 #[pyfunction]
 pub fn lab_tables() -> PyResult<String> {
     documents::tables().map_err(failed)
@@ -53,7 +53,7 @@ pub fn lab_tables() -> PyResult<String> {
 /// JSON, Parquet, number of cells with results, number of planned cells, and failed passes with the reasons.
 type Swept<'py> = (String, Bound<'py, PyBytes>, usize, usize, Vec<(String, String)>);
 
-/// `superpage lab sweep`: plans, runs and merges.
+/// Runs `superpage lab sweep`: plans, runs and merges.
 #[pyfunction]
 pub fn lab_sweep(
     py: Python<'_>,
@@ -64,7 +64,7 @@ pub fn lab_sweep(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Swept<'_>> {
     let max_time = max_seconds.map(Duration::try_from_secs_f64).transpose().map_err(failed)?;
-    // The exception raised by the caller's progress function, which cancels the sweep.
+    // Holds the exception that the caller's progress function raised, which cancels the sweep.
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
     let swept = apart(py, |going| {
         let going = || match raised.lock().is_ok_and(|raised| raised.is_some()) {

@@ -1,8 +1,8 @@
-//! The native part of the Python module `superpage`: simulations and traces, and the verdicts of a comparison's
-//! document. Results are passed as the command's JSON documents and as byte columns; `python/superpage` gives them
-//! their Python form.
+//! The native part of the Python module `superpage`: simulations, traces, and the verdicts of a comparison's document.
+//! It returns results as the command's JSON documents and as byte columns; `python/superpage` turns these into Python
+//! objects.
 //!
-//! The interpreter lock is released during computations; the calling thread polls for signals.
+//! The interpreter lock is released during computations, while the calling thread polls for signals.
 //! See docs/decisions/python.md#1.
 #![forbid(unsafe_code)]
 
@@ -15,11 +15,11 @@ use pyo3::prelude::*;
 
 use crate::call::{Error, failed};
 
-/// Simulated page tables and frames are accessed at random, so the heap is on superpages.
+/// The heap is on superpages, because simulated page tables and frames are accessed at random.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 
-/// A comparison's analysis as JSON, its table, and its runs as CSV.
+/// Returns a comparison's analysis as JSON, its table, and its runs as CSV.
 #[pyfunction]
 fn analyse(json: &str) -> PyResult<(String, String, String)> {
     let document = Document::parse(json, "comparison").map_err(failed)?;
@@ -28,7 +28,7 @@ fn analyse(json: &str) -> PyResult<(String, String, String)> {
     Ok((text, cli::comparison_text(&document, &analysis), experiment::csv::samples(&document)))
 }
 
-/// The HTML page of a comparison.
+/// Returns the HTML page of a comparison.
 #[pyfunction]
 fn html(json: &str) -> PyResult<String> {
     let document = Document::parse(json, "comparison").map_err(failed)?;

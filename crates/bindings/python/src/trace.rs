@@ -1,4 +1,4 @@
-//! `superpage.trace`: a recorded stream, read as batches of columns.
+//! `superpage.trace`: reads a recorded stream as batches of columns.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ struct State {
     addresses: Vec<u64>,
 }
 
-/// Columns of numbers in native byte order; events with the index of the following record.
+/// Columns of numbers in native byte order, and events with the index of the record that follows each.
 #[derive(Default)]
 struct Columns {
     /// u32: region and slot of the page.
@@ -46,7 +46,7 @@ type Batch<'py> = (
     Vec<(usize, String)>,
 );
 
-/// The address of a page whose address is unknown.
+/// Stands for the address of a page whose address is unknown.
 const UNKNOWN_ADDRESS: u64 = u64::MAX;
 
 #[pymethods]
@@ -62,7 +62,7 @@ impl Trace {
                     run.address.wrapping_add(at as u64).wrapping_mul(page * u64::from(SLOTS));
                 match addresses.get_mut(region as usize) {
                     Some(place @ None) => *place = Some(address),
-                    // The region number was reused for several addresses, and accesses do not say which.
+                    // The region number was used for several addresses, and accesses do not say which one.
                     Some(Some(place)) if *place != address => *place = UNKNOWN_ADDRESS,
                     _ => {}
                 }
@@ -72,17 +72,17 @@ impl Trace {
         Ok(Self { state: Mutex::new(State { reader, block: Block::default(), page, addresses }) })
     }
 
-    /// The trace's header and footer as JSON.
+    /// Returns the trace's header and footer as JSON.
     fn info(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| cli::trace_info(&mut self.lock().reader)).map_err(failed)
     }
 
-    /// Starts the next batch at this chunk.
+    /// Makes the next batch start at this chunk.
     fn seek(&self, py: Python<'_>, chunk: usize) {
         py.detach(|| self.lock().reader.seek(chunk));
     }
 
-    /// The next batch of about `records` records; `None` at the end.
+    /// Returns the next batch of about `records` records; `None` at the end.
     fn next<'py>(&self, py: Python<'py>, records: usize) -> PyResult<Option<Batch<'py>>> {
         let columns = py.detach(|| self.lock().read(records)).map_err(failed)?;
         let bytes = |column: &[u8]| PyBytes::new(py, column);

@@ -1,8 +1,8 @@
 //! Validity rules of designs: ranges of numbers, and combinations that no machine could execute.
 //!
-//! The rules are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; an independent range is a
-//! limit of its key ([`policy::rules`]). An unwise combination is allowed: the lab exists to show its effect. Only
-//! designs that contradict themselves, or set keys without effect, are refused.
+//! The rules are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that depends on no
+//! other key is declared with its key ([`policy::rules`]). Unwise combinations are allowed, because the lab exists to
+//! show their effects. Only designs that contradict themselves, or set keys without effect, are refused.
 
 mod conditions;
 mod mixes;
@@ -16,13 +16,13 @@ use crate::write::{self, Entry};
 use crate::{Design, Problem, Rules};
 pub(crate) use conditions::{ASCENDING, is_ascending, reads_profile};
 
-/// One rule.
+/// A validity rule.
 struct Rule {
-    /// Its keys; an error is reported at the first.
+    /// The keys of the rule; an error is reported at the first key.
     keys: &'static [&'static str],
-    /// The condition, as error text.
+    /// The text of the error.
     says: &'static str,
-    /// Whether a design violates it.
+    /// Whether a design violates the rule.
     broken: fn(&Rules) -> bool,
 }
 
@@ -42,7 +42,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
 const NAME: &str = "must be lower-case letters, digits, dots and dashes, and begin with a letter";
 const SUMMARY: &str = "must be one line, without control characters";
 
-/// The violated rules as errors, each with the rule's keys.
+/// Returns an error for each violated rule, with the rule's keys.
 pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)> {
     let entries = write::entries(design);
     let problem = |key: &str, says: &str| {

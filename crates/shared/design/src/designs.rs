@@ -1,4 +1,4 @@
-//! The presets: `designs/*.toml`, embedded. Looked up by name or alias.
+//! The presets: `designs/*.toml`, embedded in the binary and found by name or alias.
 
 use crate::error::nearest;
 use crate::{Design, DesignError, Value, write};
@@ -18,7 +18,7 @@ impl Preset {
     /// Parses the design.
     ///
     /// # Errors
-    /// The preset is invalid: a bug, which the tests find.
+    /// The embedded file is invalid; the tests check every preset.
     pub fn design(&self) -> Result<Design, DesignError> {
         Design::from_toml(&format!("designs/{}.toml", self.name), self.text)
     }
@@ -34,7 +34,7 @@ macro_rules! presets {
     };
 }
 
-/// The bounds first, then the systems, each next to those it derives from.
+/// The ideal designs first, then the systems; each preset stands next to those it derives from.
 const PRESETS: &[Preset] = presets! {
     "base",
     "ideal",
@@ -108,7 +108,7 @@ pub struct Difference {
     pub b: Option<Value>,
 }
 
-/// The keys that differ, in the order of the five events. Names and summaries are ignored.
+/// Returns the keys that differ, in the order of the five events. Ignores names and summaries.
 pub fn diff(a: &Design, b: &Design) -> Vec<Difference> {
     let (a, b) = (write::pairs(a), write::pairs(b));
     let mut differences = Vec::new();
@@ -118,7 +118,7 @@ pub fn diff(a: &Design, b: &Design) -> Vec<Difference> {
             differences.push(Difference { key, a: Some(value), b: None });
             continue;
         };
-        // Both lists are in schema order, so keys of the second list before this key are missing in the first.
+        // Both lists are in schema order, so the second list's keys before `key` are missing in the first list.
         differences.extend(rest[..at].iter().map(only_b));
         if rest[at].1 != value {
             differences.push(Difference { key, a: Some(value), b: Some(rest[at].1.clone()) });

@@ -1,4 +1,4 @@
-//! Errors of designs: place, problem, allowed values.
+//! Errors of designs: each has the place, the problem and the allowed values.
 
 use toml_keys::guess;
 pub use toml_keys::{Problem, nearest};
@@ -6,7 +6,7 @@ pub use toml_keys::{Problem, nearest};
 /// Why a design cannot be read or found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
-    /// An invalid file, with all its errors, one line each, sorted by line.
+    /// An invalid file. All its errors are listed, one line each, sorted by line.
     #[error("{}", lines(file, problems))]
     File {
         /// The file's name, given by the caller.

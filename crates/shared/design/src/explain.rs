@@ -1,5 +1,5 @@
-//! Explains a design's behaviour at each event in words, by querying its policy with representative facts. Reads no
-//! keys.
+//! Explains a design's behaviour at each event in words, by querying its policy with representative facts instead of
+//! reading its keys.
 
 use policy::{
     Action, Attempt, Backing, Daemon, DaemonAction, Event, Facts, FaultAction, Mapping, Orders,
@@ -17,17 +17,17 @@ pub struct Explained {
     pub event: String,
     /// The actions.
     pub actions: Vec<String>,
-    /// Whether each action is tried only if the previous one fails; otherwise all are performed in order.
+    /// `true`: each action is tried only if the previous one fails; `false`: all are performed in order.
     pub alternatives: bool,
 }
 
-/// Pages of 4 KiB, superpages of 2 MiB, ticks of a nanosecond.
+/// Base pages of 4 KiB, superpages of 2 MiB, ticks of one nanosecond.
 const SCALE: Scale = Scale { base_page: 4096, superpage: 9, ticks: 1000 };
 /// Number of base pages in a superpage.
 const PAGES: u16 = 512;
 
 impl Design {
-    /// The behaviour of the policy at each event, on a machine with pages of 4 KiB and superpages of 2 MiB.
+    /// Describes what the policy does at each event on a machine with pages of 4 KiB and superpages of 2 MiB.
     pub fn explain(&self) -> Vec<Explained> {
         let design = &self.unconditional();
         let explainer = Explainer { design, pool: self.policy(SCALE).physical().pool.is_some() };
@@ -45,7 +45,7 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    /// A policy without history.
+    /// Makes a policy that has seen no events.
     fn policy(&self) -> Policy {
         self.design.policy(SCALE)
     }
@@ -72,7 +72,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// The first action, then what the policy tries after each one fails.
+    /// Returns the policy's first action, then the action it tries after each failure.
     fn chain(&self, event: Event, facts: &Facts) -> Vec<Action> {
         let (mut policy, facts) = (self.policy(), &self.place(facts));
         let mut actions = vec![policy.on(event, facts)];
@@ -88,7 +88,8 @@ impl Explainer<'_> {
         Explained { part, event: event.to_string(), actions, alternatives: true }
     }
 
-    /// The lowest number of pages in a region at which the policy returns such an action.
+    /// Returns the smallest number of populated pages in a region at which the policy's action
+    /// satisfies `is`.
     fn first_at(
         &self,
         is: impl Fn(Action) -> bool,
@@ -134,7 +135,7 @@ impl Explainer<'_> {
         lines
     }
 
-    /// Actions at consecutive faults in a region, until they repeat.
+    /// Returns the actions at consecutive faults in a region, until they repeat.
     fn sequence(&self) -> Vec<Action> {
         let (mut policy, mut actions) = (self.policy(), Vec::new());
         let mut facts = match self.reserves() {
@@ -153,7 +154,7 @@ impl Explainer<'_> {
         actions
     }
 
-    /// Actions triggered when a region reaches a number of pages.
+    /// Returns the actions that a region triggers when it reaches a certain number of pages.
     fn thresholds(&self) -> Vec<Explained> {
         let populated = |pages| (Event::Populated, reserved(pages));
         let grew = |pages| (Event::Grew { before: pages - 1, after: pages }, fresh());
@@ -182,7 +183,7 @@ impl Explainer<'_> {
                 &full([!0; 8]).with(|facts| facts.region.has_unaccessed = true),
             ),
         ];
-        // If nothing happens in place, one line suffices.
+        // If no event changes pages in place, one line suffices.
         match lines.iter().all(|line| line.actions == ["nothing"]) {
             true => lines.into_iter().take(1).collect(),
             false => lines.into(),
@@ -228,7 +229,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether the policy has an alternative if this action fails.
+/// Whether this action can fail, so that the policy may need an alternative.
 fn can_fail(action: &Action) -> bool {
     matches!(
         action,
@@ -244,10 +245,11 @@ fn texts(actions: &[Action]) -> Vec<String> {
     actions.iter().map(|action| action.display(&SCALE).to_string()).collect()
 }
 
-// The conditions of a design, as written: the other sections describe what happens if they hold.
+// The conditions of a design, as written. The other sections describe what happens if these
+// conditions hold.
 
 impl Design {
-    /// The design without the conditions of faults and scans, to query what happens if they hold.
+    /// Returns the design without the conditions of faults and scans.
     pub(super) fn unconditional(&self) -> Self {
         let mut design = self.clone();
         design.rules.allocation.when = None;
@@ -292,7 +294,7 @@ impl Design {
 
 // Daemons: the actions of a pass, their limits and candidates.
 
-/// A daemon with more actions than this per pass is shown as unlimited.
+/// A daemon that performs more actions than this in a pass is reported as unlimited.
 const NO_BUDGET: usize = 1 << 20;
 
 impl Explainer<'_> {
@@ -301,7 +303,8 @@ impl Explainer<'_> {
         all.into_iter().map(|(daemon, period)| self.daemon(daemon, period)).collect()
     }
 
-    /// A pass of a daemon that always finds work; for a sampling daemon, both halves.
+    /// Describes a pass of a daemon that always finds work; for a sampling daemon, the pass
+    /// includes both halves.
     fn daemon(&self, daemon: Daemon, period: u64) -> Explained {
         let mut policy = self.policy();
         let mut actions: Vec<String> = self.limits(daemon).into_iter().collect();
@@ -314,7 +317,7 @@ impl Explainer<'_> {
         Explained { part: "daemons", event, actions, alternatives: false }
     }
 
-    /// When a daemon starts and stops.
+    /// Describes when a daemon starts and stops.
     fn limits(&self, daemon: Daemon) -> Option<String> {
         match daemon {
             Daemon::Prezero => {
@@ -333,7 +336,8 @@ impl Explainer<'_> {
         }
     }
 
-    /// The lowest amounts at which the daemon does not start, and at which it stops.
+    /// Returns the smallest amount at which the daemon does not start, and the smallest amount at
+    /// which it stops.
     fn range(&self, daemon: Daemon, most: u64, at: impl Fn(u64) -> Facts) -> (u64, u64) {
         let rests = |action| matches!(action, DaemonAction::Wait(_));
         let begins = |amount| self.policy().tick(daemon, &at(amount));
@@ -347,7 +351,7 @@ impl Explainer<'_> {
         (start.unwrap_or(most), stop.unwrap_or(most))
     }
 
-    /// What happens to a candidate of the daemon, and its requirements.
+    /// Describes what the daemon does with a candidate, and what it requires of candidates.
     fn candidate(&self, daemon: Daemon) -> Option<String> {
         match daemon {
             Daemon::Scan => [None, Some(true)].into_iter().find_map(|advised| {
@@ -377,7 +381,7 @@ impl Explainer<'_> {
     }
 }
 
-/// The actions of a daemon until it rests, if there is always work.
+/// Returns a daemon's actions until it rests, on a machine that always has work.
 fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     let facts = busy();
     let mut action = policy.tick(daemon, &facts);
@@ -400,7 +404,7 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     words
 }
 
-/// An action that a daemon repeats `times` times in a pass.
+/// Describes an action that a daemon repeats `times` times in a pass.
 fn repeated(daemon: Daemon, (action, times): (DaemonAction, usize), is_endless: bool) -> String {
     let action = Action::Daemon(action);
     let words = action.display(&SCALE);
@@ -475,7 +479,7 @@ pub fn advised(advised: bool) -> Facts {
     fresh().with(|facts| facts.mapping.advised = Some(advised))
 }
 
-/// As [`fresh`], but the mapping ends after 64 KiB.
+/// Like [`fresh`], but the mapping ends after 64 KiB.
 pub fn cut() -> Facts {
     let ends: Orders = (1..=4).collect();
     fresh().with(|facts| (facts.region.inside, facts.region.ends) = (false, ends))
@@ -485,7 +489,7 @@ pub fn file() -> Facts {
     fresh().with(|facts| facts.mapping.backing = Backing::File { cached: true })
 }
 
-/// As [`fresh`], but other pages of the region are in use, so that no larger page fits.
+/// Like [`fresh`], but with `pages` other pages of the region in use, so that no larger page fits.
 pub fn beside(pages: u16) -> Facts {
     fresh().with(|facts| {
         let region = &mut facts.region;
@@ -524,7 +528,7 @@ pub fn shared_after_fork() -> Facts {
     mapped(Superpage { cow: true, shared: true, ..Superpage::default() })
 }
 
-/// A machine on which every daemon has work.
+/// Facts of a machine on which every daemon has work.
 pub fn busy() -> Facts {
     fresh().with(|facts| {
         let machine = &mut facts.machine;

@@ -12,7 +12,7 @@ use crate::{Span, Value, condition};
 const SPAN: &str =
     "spans of the program's memory with their misses, by address: [\"0 512M 40000\"]";
 
-/// Parses the value of a key, named with its table prefix; the error describes the allowed values.
+/// Parses the value of `key` (with its table prefix). An error describes the allowed values.
 pub(crate) fn read(key: &str, slot: Slot<'_>, value: &DeValue<'_>) -> Result<(), String> {
     match slot {
         Slot::Text(to) => *to = String::read(value)?,
@@ -34,7 +34,7 @@ pub(crate) fn read(key: &str, slot: Slot<'_>, value: &DeValue<'_>) -> Result<(),
     Ok(())
 }
 
-/// The value in a form that [`read`] parses; `None` if the key is absent.
+/// Returns the value in a form that [`read`] parses; `None` if the key is absent.
 pub(crate) fn write(slot: &Slot<'_>) -> Option<Value> {
     let text = |text: &str| Value::Text(text.to_string());
     let span = |Span { from, to, misses }: &Span| {
@@ -77,8 +77,8 @@ fn several(words: &[&str; 2], to: [&mut bool; 2], value: &DeValue<'_>) -> Result
     Ok(())
 }
 
-/// Parses an integer that the type can represent; [`crate::check`] checks semantic limits. TOML integers end at 2^63 -
-/// 1.
+/// Parses an integer that the type can represent. [`crate::check`] checks further limits. The largest TOML integer is
+/// 2^63 - 1.
 fn number(to: &mut dyn Number, value: &DeValue<'_>) -> Result<(), String> {
     let most = to.max().min(i64::MAX as u64);
     let allowed = format!("a whole number from 0 to {most}");

@@ -1,10 +1,11 @@
-//! A superpage design as a value: when, at what granularity and where each of the five events in a superpage's life
-//! happens (Zhu, Cox, Rixner 2020).
+//! A superpage design as a value. A superpage has five events in its life, and a design says when, where and at what
+//! granularity each happens (Zhu, Cox, Rixner 2020).
 //!
-//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping** and physical **deallocation** are tables of its
-//! file, and so are shared mechanisms (`memory`, `fault`); their keys are declared in `policy::rules`. A design is read from TOML ([`Design::from_toml`]) and
-//! makes no decisions: `policy` defines its behaviour, which [`Design::explain`] describes in words. No I/O, no clock,
-//! no kernel. See docs/decisions/policy.md#1.
+//! A design's file has a table for each event: physical **allocation**, physical **preparation**, **mapping**,
+//! **unmapping** and physical **deallocation**. Two more tables describe shared mechanisms (`memory`, `fault`).
+//! `policy::rules` declares the keys. [`Design::from_toml`] reads a design from TOML. A design makes no decisions:
+//! `policy` defines its behaviour, which [`Design::explain`] describes in words. This crate does no I/O, reads no clock
+//! and calls no kernel. See docs/decisions/policy.md#1.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -38,7 +39,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// Makes a design in code. It need not be valid: see [`Design::check`].
+    /// Makes a design in code. [`Design::check`] tells whether it is valid.
     pub fn new(name: impl Into<String>, summary: impl Into<String>, rules: Rules) -> Self {
         Self { name: name.into(), summary: summary.into(), rules }
     }
@@ -48,7 +49,7 @@ impl Design {
         policy::Policy::new(&self.rules, scale)
     }
 
-    /// Parses a design. `file` is the name for errors. Missing keys have the value of [`Design::default`].
+    /// Parses a design. Errors name `file`. Missing keys have the value of [`Design::default`].
     ///
     /// ```
     /// use superpage_design::Design;
@@ -74,18 +75,19 @@ impl Design {
         write::toml(self)
     }
 
-    /// Every key of the design with its table prefix (`mapping.scan.every`), in the same order.
+    /// Returns every key of the design with its table prefix (`mapping.scan.every`), in the order
+    /// of [`Design::to_toml`].
     pub fn keys(&self) -> Vec<(String, Value)> {
         write::pairs(self)
     }
 
-    /// Whether its conditions use a profile of the program that it lacks.
+    /// Whether a condition of the design uses a profile of the program, and the design has none.
     pub fn wants_profile(&self) -> bool {
         self.rules.profile.is_none() && check::reads_profile(&self.rules)
     }
 
-    /// Adds a profile; no effect if no condition uses one. `file` is the name of the text for errors; the text has the
-    /// keys of a design's `[profile]`.
+    /// Adds a profile; no effect if no condition uses one. `text` has the keys of a design's `[profile]`; errors name
+    /// `file`.
     ///
     /// # Errors
     /// [`DesignError::File`], as for a design.
@@ -106,12 +108,14 @@ impl Design {
         self
     }
 
-    /// The line of a key in a design's text; if it is missing, the line of its table, or the first line.
+    /// Returns the line number of a key in a design's text. If the key is missing: the line of its table, or the first
+    /// line.
     pub fn line_of(text: &str, key: &str) -> usize {
         toml_keys::line_of(text, key)
     }
 
-    /// The errors of a design made in code, by the same rules as for files, without lines.
+    /// Returns the errors of a design made in code. The rules are those for files; the errors have
+    /// no line numbers.
     pub fn check(&self) -> Vec<Problem> {
         check::problems(self)
     }

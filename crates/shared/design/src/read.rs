@@ -1,4 +1,4 @@
-//! TOML to design: a walk over [`crate::schema`] that fills in the values and records every error with its line.
+//! Reads a design from TOML: walks over [`crate::schema`], fills in the values, and records every error with its line.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     if problems.iter().any(|problem| problem.key.is_empty()) {
         return problems;
     }
-    // A rule about a key that could not be parsed would see its default.
+    // Skip rules about keys that could not be parsed: the rules would see the keys' defaults.
     let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     for (others, mut problem) in check::broken(design) {
         let keys = || [problem.key.as_str()].into_iter().chain(others.iter().copied());
@@ -39,7 +39,8 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     problems
 }
 
-/// Whether an error at `bad` leaves `key` unset: `bad` is the key, or a table above it.
+/// Whether an error at key `bad` leaves `key` unset: `bad` is `key` itself, or a table that
+/// contains it.
 fn concerns(bad: &str, key: &str) -> bool {
     key.strip_prefix(bad).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -57,7 +58,7 @@ pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     if problems.is_empty() { Ok(profile) } else { Err(DesignError::File { file, problems }) }
 }
 
-/// Fills in the values of a file.
+/// Fills in values from a file.
 struct Filled<'a, 'b>(&'a mut Reader<'b>);
 
 impl Keys for Filled<'_, '_> {

@@ -1,5 +1,5 @@
-//! The keys of a design file. Reading ([`crate::read`]) and writing ([`crate::write`]) both walk over them, so they
-//! cannot differ; the rules declare their own keys ([`policy::rules`]).
+//! The keys of a design file. Reading ([`crate::read`]) and writing ([`crate::write`]) both walk over these keys, so
+//! both accept the same keys. The rules declare their own keys ([`policy::rules`]).
 
 use policy::table::{Keys, Slot, Table};
 

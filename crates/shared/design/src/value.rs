@@ -1,4 +1,4 @@
-//! `Value`: the value of a key with its unit, printed as TOML and used in documents.
+//! `Value`: the value of a key with its unit, as printed in TOML and in documents.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As TOML.
+    /// Prints the value as TOML.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(&quoted(text)),
@@ -39,7 +39,8 @@ impl fmt::Display for Value {
             }
             Self::Time(time) => {
                 let nanos = time.as_nanos();
-                // Minutes and hours are accepted for convenience; papers and kernels use seconds.
+                // Files may use minutes and hours; output uses seconds at most, as papers and
+                // kernels do.
                 let fits = |unit: &&(&str, u64)| nanos.is_multiple_of(u128::from(unit.1));
                 let (name, unit) = TIMES[2..].iter().find(fits).unwrap_or(&("ns", 1));
                 write!(f, "\"{}{name}\"", nanos / u128::from(*unit))

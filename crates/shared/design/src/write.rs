@@ -9,13 +9,13 @@ pub(crate) struct Entry {
     /// The key with its table prefix.
     pub key: String,
     pub value: Value,
-    /// Limit of its number.
+    /// Limit of the key's number.
     pub limit: Option<Limit>,
-    /// Its number, or its time in nanoseconds.
+    /// The key's number, or its time in nanoseconds.
     pub amount: Option<u64>,
 }
 
-/// Every key of the design, in file order.
+/// Lists every key of the design, in file order.
 pub(crate) fn entries(design: &Design) -> Vec<Entry> {
     let mut writer = Writer { tables: vec![], entries: vec![] };
     schema::design(&mut writer, &mut design.clone());
@@ -41,7 +41,7 @@ pub(crate) fn toml(design: &Design) -> String {
 }
 
 struct Writer {
-    /// The tables around the next key.
+    /// The tables that contain the next key, outermost first.
     tables: Vec<&'static str>,
     entries: Vec<Entry>,
 }
@@ -65,7 +65,7 @@ impl Keys for Writer {
     }
 }
 
-/// A key with its table prefix.
+/// Joins a key with its table prefix.
 pub(crate) fn path(tables: &[&str], name: &str) -> String {
     tables.iter().chain([&name]).copied().collect::<Vec<_>>().join(".")
 }

@@ -1,16 +1,17 @@
-//! Memory headroom of a process in its cgroups. Versions 1 and 2.
+//! Memory headroom of a process in its cgroups, of version 1 or 2.
 
 use units::{ByteSize, Pid};
 
 use crate::Root;
 
-/// Memory that this process's cgroup and all its ancestors still allow without reclaim; `None` if no limit is set or
-/// none can be read.
+/// Bytes that this process's cgroup and all its ancestors still allow without reclaim. `None` if no limit is set or
+/// readable.
 pub fn memory_headroom(root: &Root) -> Option<ByteSize> {
     min_headroom(root, "/proc/self/cgroup", |_| 0)
 }
 
-/// Headroom including cached file pages of the groups, which the kernel reclaims first.
+/// Like [`memory_headroom`], but counts cached file pages of the groups as headroom, because the
+/// kernel reclaims them first.
 pub fn memory_available(root: &Root) -> Option<ByteSize> {
     min_headroom(root, "/proc/self/cgroup", |group| group.reclaimable(root))
 }
@@ -62,14 +63,14 @@ impl Group {
             true => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
             false => ["memory.max", "memory.current"],
         };
-        // `max` is not a number: no limit. Version 1 writes a number near 2^63 for it.
+        // `max` is not a number: no limit. Version 1 writes a number near 2^63 instead.
         let limit = number(limit).filter(|limit| *limit < 1 << 62)?;
         let usage = number(usage)?;
         Some(limit.saturating_add(reclaimable(self)).saturating_sub(usage).min(limit))
     }
 
-    /// Inactive file cache, and half of the active file cache and of the reclaimable slab, as in `MemAvailable`
-    /// (si_mem_available). Version 1 counts descendant groups under other names.
+    /// Reclaimable bytes: the inactive file cache, and half of the active file cache and of the reclaimable slab, as in
+    /// `MemAvailable` (si_mem_available). Version 1 has other names for the values that include descendant groups.
     fn reclaimable(&self, root: &Root) -> u64 {
         let Ok(text) = root.read(&format!("{}/memory.stat", self.path)) else { return 0 };
         let share = |line: &str| {
@@ -128,8 +129,8 @@ mod tests {
             ("sys/fs/cgroup/a/memory.max", "1000\n"),
             ("sys/fs/cgroup/a/memory.current", "1000\n"),
             ("sys/fs/cgroup/a/memory.stat", two),
-            // Values read at different times may suggest more reclaimable memory than usage: the limit is
-            // the maximum.
+            // Values read at different times may show more reclaimable memory than usage. The result never exceeds the
+            // limit.
             ("sys/fs/cgroup/a/b/memory.max", "800\n"),
             ("sys/fs/cgroup/a/b/memory.current", "10\n"),
             ("sys/fs/cgroup/a/b/memory.stat", two),

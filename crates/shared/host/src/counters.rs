@@ -1,4 +1,4 @@
-//! `/proc/vmstat`: the event counters that show the costs and gains of superpages.
+//! `/proc/vmstat`: event counters of superpages' costs and gains.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct Counters(pub BTreeMap<String, u64>);
 pub struct CounterDeltas(pub BTreeMap<String, u64>);
 
 impl Counters {
-    /// Reads `/proc/vmstat`; one file, so cheap enough for both ends of every sample.
+    /// Reads `/proc/vmstat`. One file, so cheap enough for the start and end of every sample.
     pub fn read(root: &Root) -> Result<Self, ReadError> {
         parse(&root.read("/proc/vmstat")?, &root.path("/proc/vmstat"))
     }
@@ -33,8 +33,8 @@ impl Counters {
         self.0.get(name).copied()
     }
 
-    /// Increment of each counter. Counters that exist in only one of the two are left out, and so are those that
-    /// decreased (another boot): unknown is not zero.
+    /// Increment of each counter. Omits counters that only one of the two reads has, and counters that decreased
+    /// (another boot): their increments are unknown.
     pub fn since(&self, earlier: &Self) -> CounterDeltas {
         let grown = |(name, now): (&String, &u64)| {
             let delta = now.checked_sub(*earlier.0.get(name)?)?;
@@ -60,8 +60,8 @@ impl CounterDeltas {
         self.get("compact_stall")
     }
 
-    /// Number of allocations that stalled in direct reclaim, over all zones (one counter before Linux 4.10, one
-    /// for each zone since).
+    /// Number of allocations that stalled in direct reclaim, over all zones (Linux before 4.10 has one counter, later
+    /// versions one for each zone).
     pub fn allocstall(&self) -> Option<u64> {
         let zones = self.0.iter().filter(|(name, _)| name.starts_with("allocstall"));
         zones.map(|(_, delta)| *delta).reduce(u64::saturating_add)

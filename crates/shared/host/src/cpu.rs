@@ -1,4 +1,4 @@
-//! The CPU, from `/proc/cpuinfo` and sysfs, so that fixtures of any machine work.
+//! The CPU, read from `/proc/cpuinfo` and sysfs, so that fixtures of any machine work.
 
 use std::path::Path;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 use crate::root::Reasons;
 use crate::{ReadError, Root, root, tlb};
 
-/// Properties of the CPUs. All logical CPUs are assumed to be of the first one's kind.
+/// Properties of the CPUs. All logical CPUs are assumed to be like the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// `AMD EPYC 9R14`, or implementer and part number on Arm, where cpuinfo has no model name.
     pub model: Option<String>,
     /// `AuthenticAMD`, `GenuineIntel`, or Arm's implementer code such as `0x41`.
     pub vendor: Option<String>,
-    /// `cpu family` of x86: with the model number, it selects the table of PMU events.
+    /// cpuinfo's `cpu family` on x86. Family and model select the table of PMU events.
     #[serde(default)]
     pub family: Option<u32>,
-    /// `model` of x86, Arm's `CPU part`.
+    /// cpuinfo's `model` on x86, `CPU part` on Arm.
     #[serde(default)]
     pub number: Option<u32>,
-    /// Logical CPUs online.
+    /// Number of logical CPUs online.
     pub online: Option<u32>,
     /// Nominal speed in MHz: cpufreq's base frequency, CPPC's nominal frequency, or the speed after `@` in the model
     /// name.
     pub nominal_mhz: Option<u32>,
-    /// cpuinfo's `cpu MHz` of the first CPU: its current speed (in a guest: its TSC's).
+    /// cpuinfo's `cpu MHz` of the first CPU: its current speed; in a guest, the TSC frequency.
     pub reported_mhz: Option<u32>,
     /// Whether this is a virtual machine.
     pub hypervisor: Hypervisor,
@@ -42,7 +42,7 @@ pub struct Cpu {
 pub enum Hypervisor {
     /// The `flags` line exists and lacks `hypervisor`.
     Absent,
-    /// There is a hypervisor; with its name, if known.
+    /// There is a hypervisor. Has its name, if known.
     Present(Option<String>),
     /// Unknown: Arm has no such flag.
     Unknown,
@@ -72,7 +72,7 @@ impl Cpu {
         Some(cpu)
     }
 
-    /// Line size of the first CPU's first cache in bytes, from sysfs.
+    /// Returns the line size of the first CPU's first cache in bytes, from sysfs.
     pub fn cache_line(root: &Root) -> Option<u64> {
         let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
         let line = root::number(root, path).ok();

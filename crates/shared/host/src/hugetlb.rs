@@ -18,20 +18,21 @@ pub(crate) const NODES: &str = "/sys/devices/system/node";
 pub struct HugetlbPools {
     /// By page size; empty when the kernel has no hugetlb.
     pub sizes: BTreeMap<PageSize, Pool>,
-    /// Each node's share.
+    /// The pools of each node.
     pub nodes: BTreeMap<NodeId, BTreeMap<PageSize, NodePool>>,
 }
 
-/// One pool, in pages of its size.
+/// One pool; numbers are in pages of its size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Pages in the pool, surplus pages included.
+    /// Number of pages in the pool, including surplus pages.
     pub total: Option<u64>,
     /// Number of these pages not in use (some may be reserved).
     pub free: Option<u64>,
     /// Number of pages reserved for mappings but not yet faulted in.
     pub reserved: Option<u64>,
-    /// Number of pages allocated on demand beyond the persistent pool; returned to the buddy allocator when freed.
+    /// Number of pages allocated on demand beyond the persistent pool; the kernel returns freed surplus pages to the
+    /// buddy allocator.
     pub surplus: Option<u64>,
     /// Maximum number of surplus pages.
     pub overcommit: Option<u64>,
@@ -39,14 +40,14 @@ pub struct Pool {
     pub demote_size: Option<PageSize>,
 }
 
-/// One node's share of a pool, in pages of its size.
+/// The part of a pool on one node; numbers are in pages of its size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePool {
-    /// Pages in the pool on this node, surplus pages included.
+    /// Number of pages in the pool on this node, including surplus pages.
     pub total: Option<u64>,
     /// Number of these pages not in use.
     pub free: Option<u64>,
-    /// Number of pages allocated on demand.
+    /// Number of surplus pages on this node.
     pub surplus: Option<u64>,
 }
 
@@ -56,7 +57,7 @@ impl Pool {
         Some(self.free?.saturating_sub(self.reserved?))
     }
 
-    /// Number of pages that stay when they are freed: `total` less `surplus`.
+    /// Number of pages that stay in the pool when freed: `total` less `surplus`.
     pub fn persistent(&self) -> Option<u64> {
         Some(self.total?.saturating_sub(self.surplus?))
     }

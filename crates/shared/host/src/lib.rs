@@ -1,8 +1,8 @@
-//! The machine's state as plain data: pools, THP, zones, processes' memory, and the journal of changed settings.
+//! The machine's state as plain data: pools, THP, zones and processes' memory; and the journal of changed settings.
 //!
-//! Every reader takes a [`Root`], so that a fixture directory can replace `/`. A value that could not be read is
-//! `None` with a reason, never zero. Only [`journal`] writes settings, and it can always undo its changes; actions
-//! without a value to restore (compaction, demotion, mounts) are separate functions in [`pool`] or at the top.
+//! Every reader takes a [`Root`], so that a fixture directory can replace `/`. A value that could not be read is `None`
+//! with a reason, never zero. Only [`journal`] writes settings, and it can undo its changes. Actions that have no value
+//! to restore (compaction, demotion, mounts) are separate functions.
 #![forbid(unsafe_code)]
 
 pub mod cgroup;

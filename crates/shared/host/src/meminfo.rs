@@ -7,7 +7,7 @@ use units::{ByteSize, PageSize};
 
 use crate::{ReadError, Root, root};
 
-/// Memory of the whole machine, in bytes. `None`: the kernel does not print the line.
+/// Memory of the whole machine, in bytes. `None`: this kernel does not print the line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemInfo {
     /// `MemTotal`: usable RAM.

@@ -20,7 +20,7 @@ pub struct Pmu {
     formats: BTreeMap<String, Format>,
 }
 
-/// The bits of a term, lowest bits of the value first.
+/// The bits of a term. The lowest bits of the value come first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Format {
     /// 0 for `config`, 1 for `config1`, 2 for `config2`.
@@ -28,7 +28,7 @@ struct Format {
     bits: Vec<(u32, u32)>,
 }
 
-/// A term that the PMU's format cannot hold.
+/// A term whose value does not fit the PMU's format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pmu} has no place for {term}={value:#x}; its format directory does not name it so wide")]
 pub struct NoSuchTerm {
@@ -41,8 +41,8 @@ pub struct NoSuchTerm {
 }
 
 impl Pmu {
-    /// The PMU of the CPU cores (of the faster kind, if there are two); `None` if the kernel found none, as in most
-    /// virtual machines.
+    /// Reads the PMU of the CPU cores (of the faster cores if there are two kinds). `None` if the kernel found no PMU,
+    /// as in most virtual machines.
     pub fn read(root: &Root) -> Result<Option<Self>, ReadError> {
         let names = match root.list(DEVICES) {
             Err(error) if error.is_gone() => return Ok(None),
@@ -74,7 +74,7 @@ impl Pmu {
         Ok(Self { name: name.to_string(), kind, counters, formats })
     }
 
-    /// Encodes the terms into the words `config`, `config1` and `config2`. Terms of value 0 need no bits.
+    /// Encodes the terms into the words `config`, `config1` and `config2`. Skips terms of value 0.
     pub fn encode(&self, terms: &[(&str, u64)]) -> Result<[u64; 3], NoSuchTerm> {
         let mut words = [0; 3];
         for (term, value) in terms.iter().filter(|(_, value)| *value != 0) {
@@ -133,7 +133,7 @@ mod tests {
         (dir, root)
     }
 
-    /// As printed by Linux 6.1 on a Skylake and on a Zen 3 (kernel source, x86/events).
+    /// Formats as printed by Linux 6.1 on a Skylake and on a Zen 3 (kernel source, x86/events).
     const INTEL: [(&str, &str); 5] = [
         ("sys/bus/event_source/devices/cpu/type", "4\n"),
         ("sys/bus/event_source/devices/cpu/format/event", "config:0-7\n"),

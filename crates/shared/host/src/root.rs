@@ -1,4 +1,4 @@
-//! `Root`: a directory in place of `/`, and the common error of all readers.
+//! `Root`: a directory that replaces `/`, and the common error of all readers.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-/// Maximum length of a text file of /proc or /sys that is read whole; a longer file is an error.
+/// Maximum bytes of a /proc or /sys file that is read whole. A longer file is an error.
 const MAX_TEXT: u64 = 64 << 20;
 
 /// The root of the kernel's files: `/` on the real machine, a directory in fixtures.
@@ -54,8 +54,8 @@ impl Root {
         Self { dir: PathBuf::from("/"), page_size: sys::param::page_size() }
     }
 
-    /// A directory that replaces `/`. The base page size is assumed to be this machine's: no file read here
-    /// contains it, so fixtures of another machine set it with [`Root::with_page_size`].
+    /// A directory that replaces `/`. The base page size defaults to this machine's, because no file read here contains
+    /// it. Fixtures of another machine set it with [`Root::with_page_size`].
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), page_size: sys::param::page_size() }
     }
@@ -70,18 +70,19 @@ impl Root {
         self.page_size
     }
 
-    /// Whether this is the real machine: only then may a reader query the CPU itself.
+    /// Whether this is the real machine. Only then may a reader query the CPU or the kernel
+    /// directly.
     pub fn is_real(&self) -> bool {
         self.dir == Path::new("/")
     }
 
-    /// The path of the absolute path `path` under this root.
+    /// Returns the location of the absolute path `path` under this root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.join(path.trim_start_matches('/'))
     }
 
-    /// The whole text of a file. Invalid UTF-8 becomes U+FFFD: names of processes and mappings may contain any
-    /// bytes.
+    /// Reads the whole text of a file. Replaces invalid UTF-8 by U+FFFD, because names of processes and mappings may
+    /// contain any bytes.
     pub fn read(&self, path: &str) -> Result<String, ReadError> {
         let path = self.path(path);
         // Enough for most files: read_to_end starts with 32 bytes.
@@ -95,7 +96,7 @@ impl Root {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The names in a directory, sorted, for a deterministic order.
+    /// Lists the names in a directory, sorted.
     pub fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let path = self.path(path);
         let names = fs::read_dir(&path).and_then(|entries| {
@@ -107,7 +108,8 @@ impl Root {
     }
 }
 
-/// A file of /proc that is read many times a second: lookup and open cost more than the read.
+/// A file of /proc that is read many times a second: looking up and opening a file costs more than
+/// reading it.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     file: File,
@@ -124,8 +126,8 @@ impl KeptFile {
         }
     }
 
-    /// The current text and its path. For an exited process: ESRCH, even if its pid is reused. Only for files that one
-    /// read returns whole.
+    /// Reads the current text; returns the text and the path. After its process exited, the read fails with ESRCH, even
+    /// if the pid is reused. Use only for files that one read returns whole.
     pub(crate) fn read(&mut self) -> Result<(Cow<'_, str>, &Path), ReadError> {
         loop {
             let read = self.file.read_at(&mut self.bytes, 0);
@@ -139,8 +141,7 @@ impl KeptFile {
 }
 
 impl ReadError {
-    /// Whether the file or the process does not exist (any more): ENOENT, or ESRCH from a file of a process that
-    /// ended while it was open.
+    /// Whether the file or the process does not exist: ENOENT, or ESRCH if the process ended while its file was open.
     pub fn is_gone(&self) -> bool {
         /// asm-generic/errno-base.h, the same on every Linux architecture.
         const ENOENT: i32 = 2;
@@ -193,12 +194,12 @@ pub struct Unknown {
     pub why: String,
 }
 
-/// Collects reasons while a snapshot is read. Owned by the reader, never shared.
+/// Collects reasons while a snapshot is read.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(pub Vec<Unknown>);
 
 impl Reasons {
-    /// The value, or `None` after recording the reason.
+    /// Returns the value. On an error, records the reason and returns `None`.
     pub fn ask<T>(&mut self, what: &str, result: Result<T, ReadError>) -> Option<T> {
         result.map_err(|why| self.note(what, why.to_string())).ok()
     }
@@ -211,14 +212,14 @@ impl Reasons {
 
 // Common formats of the kernel's text files.
 
-/// A file that holds one number.
+/// Reads a file that holds one number.
 pub fn number(root: &Root, path: &str) -> Result<u64, ReadError> {
     let text = root.read(path)?;
     let bad = || ReadError::malformed(&root.path(path), 1, text.trim_end(), "one number");
     text.trim().parse().map_err(|_| bad())
 }
 
-/// A file that holds `0` or `1`.
+/// Reads a file that holds `0` or `1`.
 pub fn flag(root: &Root, path: &str) -> Result<bool, ReadError> {
     let text = root.read(path)?;
     match text.trim() {
@@ -228,7 +229,7 @@ pub fn flag(root: &Root, path: &str) -> Result<bool, ReadError> {
     }
 }
 
-/// A file that holds one page size in bytes.
+/// Reads a file that holds one page size in bytes.
 pub fn page_size(root: &Root, path: &str) -> Result<PageSize, ReadError> {
     let bad = |n: u64| {
         let found = n.to_string();
@@ -238,7 +239,7 @@ pub fn page_size(root: &Root, path: &str) -> Result<PageSize, ReadError> {
     PageSize::new(bytes).map_err(|_| bad(bytes))
 }
 
-/// A file that holds one word, or a line of words.
+/// Reads a file that holds one word, or a line of words.
 pub fn word(root: &Root, path: &str) -> Result<String, ReadError> {
     let text = root.read(path)?;
     let word = text.trim();
@@ -248,7 +249,7 @@ pub fn word(root: &Root, path: &str) -> Result<String, ReadError> {
     Ok(word.to_string())
 }
 
-/// Parses `123 kB` to bytes, `123` unchanged.
+/// Parses `123 kB` to a number of bytes; a number without a unit is one of bytes.
 pub fn bytes(value: &str) -> Option<u64> {
     let mut words = value.split_ascii_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -259,13 +260,13 @@ pub fn bytes(value: &str) -> Option<u64> {
     }
 }
 
-/// The page size in a directory's name such as `hugepages-2048kB`.
+/// Parses the page size in a directory name such as `hugepages-2048kB`.
 pub fn size_of_dir(name: &str) -> Option<PageSize> {
     let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     PageSize::new(kib.checked_mul(1024)?).ok()
 }
 
-/// The directory's name for a page size.
+/// Formats the directory name for a page size.
 pub fn dir_of_size(size: PageSize) -> String {
     format!("hugepages-{}kB", size.bytes() / 1024)
 }
@@ -280,7 +281,8 @@ pub fn node_and_zone(line: &str) -> Option<(units::NodeId, &str, &str)> {
     if zone.is_empty() { None } else { Some((node, zone, rest)) }
 }
 
-/// Each line with its number, from 1, and a function that makes its error.
+/// Iterates over lines; each comes with a function that makes an error with the line's number, from
+/// 1.
 pub fn numbered<'a>(
     text: &'a str,
     path: &'a Path,

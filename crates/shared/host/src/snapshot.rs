@@ -9,8 +9,7 @@ use crate::{
     ZoneLevels, root, tlb,
 };
 
-/// The machine at one moment. Reading changes nothing. For each `None`, `unknown` has the reason under the name of the
-/// file.
+/// The machine at one moment. For each `None`, `unknown` has the reason under the name of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// `uname -r`.
@@ -25,7 +24,7 @@ pub struct Snapshot {
     pub tlb: Vec<TlbArray>,
     /// Memory of the whole machine.
     pub memory: Option<MemInfo>,
-    /// Transparent huge pages; `None` when the kernel was built without.
+    /// Transparent huge pages; `None` if the kernel was built without them.
     pub thp: Option<Thp>,
     /// hugetlb pools.
     pub hugetlb: HugetlbPools,
@@ -42,8 +41,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads everything; never fails, but may find little. 10 to 20 ms on a 24 GB guest, nearly all of it for
-    /// pagetypeinfo's walk over every pageblock.
+    /// Reads everything; values that cannot be read are `None`. Takes 10 to 20 ms on a 24 GB guest, nearly all of it in
+    /// pagetypeinfo, where the kernel walks every pageblock.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();
         let mut word = |path: &str| reasons.ask(path, root::word(root, path));
@@ -72,7 +71,7 @@ impl Snapshot {
     }
 }
 
-/// The name of the machine, `uname -n`; `None` where it cannot be read.
+/// The name of the machine, `uname -n`; `None` if unreadable.
 pub fn host_name(root: &Root) -> Option<String> {
     root::word(root, "/proc/sys/kernel/hostname").ok()
 }

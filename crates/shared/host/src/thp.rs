@@ -18,7 +18,7 @@ pub struct Thp {
     pub enabled: Option<Choice>,
     /// How hard a fault tries to get a superpage: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
     pub defrag: Option<Choice>,
-    /// `enabled` for shared memory.
+    /// Like `enabled`, for shared memory.
     pub shmem_enabled: Option<Choice>,
     /// Whether a read fault on untouched memory maps the huge zero page.
     pub use_zero_page: Option<bool>,
@@ -32,12 +32,13 @@ pub struct Thp {
     pub khugepaged: Khugepaged,
 }
 
-/// Settings and counters of one size.
+/// Settings and counters of one folio size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThpSize {
-    /// For anonymous memory; `None` for the smallest size, which exists only for shared memory.
+    /// The setting for anonymous memory; `None` for the smallest size, which exists only for shared
+    /// memory.
     pub enabled: Option<Choice>,
-    /// For shared memory.
+    /// The setting for shared memory.
     pub shmem_enabled: Option<Choice>,
     /// Counters since boot by the kernel's names (numbers of folios); empty if only the settings were read.
     pub stats: BTreeMap<String, u64>,
@@ -46,27 +47,27 @@ pub struct ThpSize {
 /// khugepaged's settings and counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Khugepaged {
-    /// Whether it may compact memory to get a superpage.
+    /// Whether khugepaged may compact memory to get a superpage.
     pub defrag: Option<bool>,
-    /// Base pages scanned in one pass.
+    /// Number of base pages scanned in one pass.
     pub pages_to_scan: Option<u64>,
     /// Milliseconds between passes.
     pub scan_sleep_ms: Option<u64>,
     /// Milliseconds of pause after a failed allocation.
     pub alloc_sleep_ms: Option<u64>,
-    /// Maximum number of empty base pages in a region to collapse.
+    /// Maximum number of empty base pages in a region that khugepaged collapses.
     pub max_ptes_none: Option<u64>,
     /// Maximum number of swapped-out base pages in such a region.
     pub max_ptes_swap: Option<u64>,
     /// Maximum number of base pages shared with other processes in such a region.
     pub max_ptes_shared: Option<u64>,
-    /// Superpages collapsed since boot.
+    /// Number of superpages collapsed since boot.
     pub pages_collapsed: Option<u64>,
-    /// Full passes over all registered processes since boot.
+    /// Number of full passes over all registered processes since boot.
     pub full_scans: Option<u64>,
 }
 
-/// Which files to read: most files are the counters, some 17 for each of 9 sizes.
+/// Which files to read: most files are counters, about 17 for each of 9 sizes.
 #[derive(Clone, Copy)]
 enum Parts {
     Settings,
@@ -74,12 +75,13 @@ enum Parts {
 }
 
 impl Thp {
-    /// The PMD's superpage size, read alone; `coverage` needs only this.
+    /// Reads only the superpage size of a PMD.
     pub fn pmd_size_of(root: &Root) -> Result<PageSize, ReadError> {
         root::page_size(root, &format!("{DIR}/hpage_pmd_size"))
     }
 
-    /// Reads only the settings, a tenth of the files; [`crate::Snapshot`] gives the reasons for missing values.
+    /// Reads only the settings, which are a tenth of the files; [`crate::Snapshot`] gives the reasons for missing
+    /// values.
     pub fn from_root(root: &Root) -> Option<Self> {
         Self::read_parts(root, Parts::Settings, &mut Reasons::default())
     }
@@ -133,7 +135,7 @@ impl Thp {
 
 impl ThpSize {
     fn read(root: &Root, dir: &str, parts: Parts, reasons: &mut Reasons) -> Self {
-        // A missing file means that the setting does not apply to this size; no reason is recorded.
+        // A missing file means that this size has no such setting. Record no reason.
         let mut choice = |name: &str| match Choice::read(root, &format!("{dir}/{name}")) {
             Err(error) if error.is_gone() => None,
             result => reasons.ask(&format!("{dir}/{name}"), result),
@@ -172,7 +174,8 @@ impl Khugepaged {
 
 // `Choice`: a setting printed as `always [madvise] never`.
 
-/// The selected word, and the words that this kernel allows. Not an enum: kernels add words.
+/// The selected word, and the words that this kernel allows. Not an enum, because new kernels add
+/// words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The word in brackets.

@@ -1,9 +1,10 @@
 //! Zero-filled superpage memory, by sampling.
 //!
-//! A superpage of which the program touched one byte occupies 2 MiB. Unwritten memory reads as zero, so the share of
-//! all-zero base pages in superpages is an upper bound for the memory that base pages would save (Ingens and HawkEye
-//! call it bloat; HawkEye, section 3.2, finds it the same way). Zeroes that the program itself wrote count too: they
-//! cannot be told apart from outside. The cost of superpages is the memory of a run in excess of a run on base pages.
+//! A superpage occupies 2 MiB even if the program touched only one byte. Unwritten memory reads as zero, so the
+//! all-zero base pages in superpages are an upper bound for the memory that base pages would save. (Ingens and HawkEye
+//! call this memory bloat; HawkEye, section 3.2, finds it the same way.) Zeroes that the program wrote are counted too,
+//! because they look the same from outside. The true cost is the extra memory of a run compared with a run on base
+//! pages.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +17,8 @@ use crate::coverage::{MappingKind, zero_page};
 use crate::process::{Maps, MemoryMounts};
 use crate::{ReadError, Root};
 
-/// Default number of base pages to read: a share of one half is then known within 4.3 percentage points (95 %).
+/// Default number of base pages to read: the error for a share of one half is then at most 4.3 percentage points (95
+/// %).
 pub const DEFAULT_SAMPLES: u32 = 512;
 
 /// Result of sampling a process's superpages.
@@ -24,26 +26,26 @@ pub const DEFAULT_SAMPLES: u32 = 512;
 pub struct Waste {
     /// The seed that chose the pages.
     pub seed: u64,
-    /// Bytes in superpages (THP and hugetlb; anonymous and shared memory; not files).
+    /// Bytes in superpages: THP and hugetlb, anonymous and shared memory, without files.
     pub superpage_bytes: ByteSize,
     /// Number of base pages read.
     pub sampled: u32,
-    /// Number of these that are all zero.
+    /// Number of the pages read that are all zero.
     pub zero: u32,
     /// Number of sampled base pages that were unmapped before the read.
     pub unreadable: u32,
-    /// The zero share of the sample times `superpage_bytes`; `None` if there are superpages but
-    /// no page could be read.
+    /// Estimated bytes of zero pages: the share of zero pages in the sample times
+    /// `superpage_bytes`; `None` if there are superpages but no page could be read.
     pub wasted: Option<ByteSize>,
 }
 
-/// Samples the superpages of `pid`: `samples` base pages chosen at random from as many equal
-/// strata, or all of them if there are no more than that. Needs PTRACE_MODE_ATTACH and, for
-/// PAGEMAP_SCAN, Linux 6.7.
+/// Samples the superpages of `pid`: divides them into `samples` equal strata and reads one random
+/// base page of each; reads all base pages if there are no more than `samples`. Needs
+/// PTRACE_MODE_ATTACH and, for PAGEMAP_SCAN, Linux 6.7.
 ///
 /// Costs one scan of the superpages (0.1 ms) plus 1.4 us for each page read (Zen 4 guest: 0.8 ms
-/// for 512 pages), whatever the size of the process. A page that the process
-/// discards between scan and read is faulted in as the zero page, and counts as zero.
+/// for 512 pages), whatever the size of the process. If the process discards a page between scan
+/// and read, the read maps the zero page there, and the page counts as zero.
 pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, ReadError> {
     let ranges = huge_ranges(root, pid)?;
     let page = root.page_size().bytes();
@@ -75,8 +77,8 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
     Ok(waste)
 }
 
-/// Number of readable base pages at these addresses, and number of these that are all zero. Pass only resident
-/// pages: others are faulted in.
+/// Reads the base pages at these addresses. Returns the number of readable pages, and how many of them are all zero.
+/// Pass only resident pages, because reading would fault in others.
 pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
     let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
     let (mut read, mut zero) = (0, 0);
@@ -90,7 +92,7 @@ pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
     (read, zero)
 }
 
-/// The superpage ranges of a process, lowest first, without files and the huge zero page.
+/// The superpage ranges of a process, lowest first; excludes files and the huge zero page.
 fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
     let pagemap = Pagemap::open(pid)?;
     let mounts = MemoryMounts::from_pid(root, pid)?;
@@ -112,7 +114,8 @@ fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
     Ok(ranges)
 }
 
-/// One number from each of `samples` equal parts of `0..pages`; all numbers if there are no more than `samples`.
+/// Picks one random number from each of `samples` equal parts of `0..pages`; all numbers if there are no more than
+/// `samples`.
 fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let parts = pages.min(u64::from(samples));
@@ -123,10 +126,11 @@ fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Finds addresses by their offsets in concatenated ranges; offsets must not decrease.
+/// Converts offsets in the concatenation of ranges to addresses. Offsets must not decrease between
+/// calls.
 struct Cursor<'a> {
     ranges: std::slice::Iter<'a, PageRegion>,
-    /// The current range, and the offset of its beginning.
+    /// The current range, and the offset where it begins.
     current: Option<(PageRegion, u64)>,
 }
 

@@ -22,22 +22,23 @@ pub struct ZoneFree {
     pub blocks: Vec<u64>,
 }
 
-/// One zone's size and watermarks, in base pages. `None`: not printed (an empty zone).
+/// One zone's size and watermarks, in base pages. A field is `None` if the kernel does not print
+/// it, as for an empty zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneLevels {
     /// The node the zone belongs to.
     pub node: NodeId,
     /// The zone's name.
     pub zone: String,
-    /// Free pages.
+    /// Number of free pages.
     pub free: Option<u64>,
-    /// Watermark below which only emergency allocations succeed.
+    /// Number of free pages below which only emergency allocations succeed.
     pub min: Option<u64>,
-    /// Watermark below which kswapd wakes.
+    /// Number of free pages below which kswapd wakes.
     pub low: Option<u64>,
-    /// Watermark above which kswapd sleeps.
+    /// Number of free pages above which kswapd sleeps.
     pub high: Option<u64>,
-    /// Pages that the buddy allocator manages.
+    /// Number of pages that the buddy allocator manages.
     pub managed: Option<u64>,
 }
 
@@ -84,7 +85,7 @@ pub fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneLevels>, ReadEr
         }
         let mut words = line.split_ascii_whitespace();
         let (Some(zone), Some(first)) = (zones.last_mut(), words.next()) else { continue };
-        // `pages free 3840` starts the block; `high:` further down is a per-CPU limit, not a watermark.
+        // `pages free 3840` starts the block; `high:` further down in the block is a per-CPU limit, not a watermark.
         let slot = match first {
             "pages" if words.next() == Some("free") => &mut zone.free,
             "min" => &mut zone.min,
@@ -104,11 +105,11 @@ pub fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneLevels>, ReadEr
 /// Contents of pagetypeinfo.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTypes {
-    /// Order of a pageblock.
+    /// Order of a pageblock: log2 of its number of base pages.
     pub block_order: Option<u32>,
     /// Free blocks, by zone and migratetype.
     pub free: Vec<PageTypeFree>,
-    /// Pageblocks, by zone.
+    /// Numbers of pageblocks, by zone.
     pub blocks: Vec<PageBlocks>,
 }
 
@@ -193,7 +194,7 @@ fn block_row(columns: &[&str], rest: &str) -> Option<BTreeMap<String, u64>> {
     (counts.len() == columns.len()).then(|| names.zip(counts).collect())
 }
 
-// Free memory that is contiguous enough for superpages, from `/proc/buddyinfo` alone.
+// Free memory that is contiguous enough for superpages, computed from `/proc/buddyinfo` alone.
 
 /// Free memory, and the part that could become superpages without compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,10 +203,10 @@ pub struct FreeContiguity {
     pub superpage: PageSize,
     /// Free bytes in the buddy allocator, of every block size.
     pub free: ByteSize,
-    /// Bytes free in blocks of at least a superpage. `None`: the superpage is larger than the buddy allocator's largest
-    /// block, so buddyinfo cannot tell.
+    /// Free bytes in blocks of at least the superpage size. `None`: the superpage is larger than the buddy allocator's
+    /// largest block, so buddyinfo cannot tell.
     pub in_superpages: Option<ByteSize>,
-    /// Number of superpages in these blocks.
+    /// Number of superpages in the blocks of `in_superpages`.
     pub superpages: Option<u64>,
 }
 
@@ -215,7 +216,7 @@ impl FreeContiguity {
         Ok(Self::from_zones(&ZoneFree::read(root)?, root.page_size(), superpage))
     }
 
-    /// Like [`Self::read`], without the DMA zone, which programs do not get.
+    /// Like [`Self::read`], without the DMA zone, which the kernel does not give to programs.
     ///
     /// # Errors
     /// `/proc/buddyinfo` cannot be read.
@@ -257,10 +258,10 @@ fn power(order: usize) -> u64 {
     u32::try_from(order).ok().and_then(|order| 1u64.checked_shl(order)).unwrap_or(u64::MAX)
 }
 
-// Compaction on demand: migrating pages so that free memory becomes contiguous.
+// Compaction on demand: migrates pages so that free memory becomes contiguous.
 //
-// Not a [`crate::journal::Knob`]: there is no value to restore. It takes no memory and changes no setting, but uses CPU
-// time in the kernel and stalls users of the migrated pages.
+// Compaction is not a [`crate::journal::Knob`], because there is no value to restore. It uses CPU time in the kernel
+// and stalls users of the migrated pages.
 
 /// The kernel refused to compact.
 #[derive(Debug, thiserror::Error)]
@@ -272,14 +273,15 @@ pub struct CompactError {
     pub source: io::Error,
 }
 
-/// Compacts every zone of the machine, or of one node, and returns when done (`/proc/sys/vm/compact_memory`,
-/// `nodeN/compact`). Needs root and CONFIG_COMPACTION.
+/// Compacts every zone of the machine, or of one node, and returns when compaction is done
+/// (`/proc/sys/vm/compact_memory`, `nodeN/compact`). Needs root and CONFIG_COMPACTION.
 pub fn compact(root: &Root, node: Option<NodeId>) -> Result<(), CompactError> {
     let path = root.path(&match node {
         None => "/proc/sys/vm/compact_memory".to_string(),
         Some(node) => format!("{}/node{node}/compact", hugetlb::NODES),
     });
-    // The kernel accepts only 1 (mm/compaction.c sysctl_compaction_handler, since Linux 5.13).
+    // Write 1, the only value that the kernel accepts (mm/compaction.c sysctl_compaction_handler,
+    // since Linux 5.13).
     let written =
         OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"1\n"));
     written.map_err(|source| CompactError { path, source })

@@ -1,4 +1,4 @@
-//! `Costs`: costs of kernel operations on one machine, in nanoseconds.
+//! `Costs`: costs of a machine's kernel operations, in nanoseconds.
 //!
 //! The values are in `machines/*.toml`, each with its source and a confidence label.
 
@@ -7,7 +7,7 @@ use units::ByteSize;
 /// A cost in nanoseconds.
 pub type Nanoseconds = f64;
 
-/// Costs of kernel operations. All but `zero` are nanoseconds.
+/// Costs of kernel operations. All fields except `zero` are in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// A fault that maps one base page, from trap to return, without zeroing, lock contention, or allocating a
@@ -15,11 +15,11 @@ pub struct Costs {
     pub fault_base: Nanoseconds,
     /// A fault that maps a superpage, without zeroing it.
     pub fault_superpage: Nanoseconds,
-    /// Each further page that fault-around maps.
+    /// Mapping one more page by fault-around.
     pub fault_around_page: Nanoseconds,
     /// An empty system call.
     pub system_call: Nanoseconds,
-    /// Zeroing, by stores and by bytes per call.
+    /// Zeroing 2 MiB, by kind of store and by bytes per call (in microseconds).
     pub zero: Zeroing,
     /// Copying one base page.
     pub copy_page: Nanoseconds,
@@ -54,7 +54,7 @@ pub struct Costs {
 /// Time to zero 2 MiB, by kind of store and bytes zeroed per call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zeroing {
-    /// Temporal stores: microseconds for 2 MiB, in calls of 4 KiB, of 32 KiB, of 2 MiB.
+    /// Temporal stores: microseconds for 2 MiB, in calls of 4 KiB, 32 KiB and 2 MiB.
     pub temporal: [f64; 3],
     /// Non-temporal stores, likewise.
     pub non_temporal: [f64; 3],
@@ -74,8 +74,8 @@ pub const BULKS: [u64; 3] = [4 << 10, 32 << 10, 2 << 20];
 
 impl Zeroing {
     /// Nanoseconds to zero `size` in calls of `bulk` bytes (at most `size`). Between the columns, the time is
-    /// interpolated linearly in the logarithm of the bytes per call (inferred); beyond them, it is that of the nearest
-    /// column. A base page of 4 KiB costs 1/512 of the first column.
+    /// interpolated linearly in the logarithm of the bytes per call (inferred); beyond them, the time of the nearest
+    /// column is used. A base page of 4 KiB costs 1/512 of the first column.
     pub fn time(&self, stores: Stores, bulk: ByteSize, size: ByteSize) -> Nanoseconds {
         let column = match stores {
             Stores::Temporal => &self.temporal,
@@ -91,7 +91,7 @@ impl Zeroing {
 }
 
 impl Costs {
-    /// All costs except zeroing, with their keys.
+    /// Returns all costs except zeroing, in nanoseconds, with their keys.
     pub fn all(&self) -> [(&'static str, Nanoseconds); 18] {
         [
             ("fault-base", self.fault_base),

@@ -1,7 +1,7 @@
-//! Reading and replacing costs in the text of a machine file. Comments and the order of the file stay.
+//! Reads and replaces costs in the text of a machine file. Keeps comments and the order of lines.
 //!
-//! For commands that measure a machine's costs. Check the result with [`super::Machine::from_toml`] before saving it:
-//! this editor does not understand all of TOML.
+//! For commands that measure a machine's costs. This editor does not understand all of TOML, so check the result with
+//! [`super::Machine::from_toml`] before saving it.
 
 /// A line of costs: its key (`fault-base`, `zero.temporal`), and the text after `=`, including the comment.
 pub type CostLine = (String, String);
@@ -9,8 +9,8 @@ pub type CostLine = (String, String);
 /// The sections, and the prefixes of their keys.
 const SECTIONS: [(&str, &str); 2] = [("[costs]", ""), ("[costs.zero]", "zero.")];
 
-/// Replaces `costs` in the text, and adds missing ones. Comments directly above a replaced line described its old
-/// value, and are removed.
+/// Replaces `costs` in the text, and adds costs that the text lacks. Removes comments directly above a replaced line,
+/// because they described the old value.
 pub fn with_costs(text: &str, costs: &[CostLine]) -> String {
     let mut left: Vec<&CostLine> = costs.iter().collect();
     let mut out: Vec<String> = Vec::new();
@@ -38,7 +38,7 @@ pub fn with_costs(text: &str, costs: &[CostLine]) -> String {
     out.join("\n") + "\n"
 }
 
-/// The costs in lines that contain `mark`.
+/// Returns the costs in lines that contain `mark`.
 pub fn costs_marked(text: &str, mark: &str) -> Vec<CostLine> {
     let mut section = None;
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub fn costs_marked(text: &str, mark: &str) -> Vec<CostLine> {
     found
 }
 
-/// Adds the remaining costs of the section that ends here, before the blank lines at its end.
+/// Adds the remaining costs of `section`, before the blank lines at its end.
 fn add(out: &mut Vec<String>, left: &mut Vec<&CostLine>, section: Option<&'static str>) {
     let Some(prefix) = section else { return };
     let here = |cost: &&CostLine| match cost.0.strip_prefix(prefix) {

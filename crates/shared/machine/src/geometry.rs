@@ -7,7 +7,7 @@ use crate::{SIZES, Size};
 pub struct Array {
     /// Total number of entries.
     pub entries: u16,
-    /// Associativity; equal to `entries`: fully associative.
+    /// Associativity: the number of ways. Equal to `entries` if fully associative.
     pub ways: u16,
 }
 
@@ -18,7 +18,7 @@ impl Array {
     }
 }
 
-/// Selection of a set.
+/// How a page number selects a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Index {
     /// Page number modulo the number of sets.
@@ -44,22 +44,22 @@ pub enum Replacement {
 pub struct Tlb {
     /// Its geometry.
     pub array: Array,
-    /// Whether it holds each page size, by [`Size`].
+    /// For each [`Size`], whether the array holds translations of pages of that size.
     pub holds: [bool; SIZES],
-    /// Selection of a set.
+    /// How a page number selects a set.
     pub index: Index,
     /// Replacement policy.
     pub replacement: Replacement,
-    /// Cycles of a hit beyond a first-level hit (0 for the first level).
+    /// Cycles that a hit costs more than a first-level hit (0 for the first level).
     pub cycles: u16,
 }
 
 impl Tlb {
-    /// Reach in bytes, if all entries hold pages of one size.
+    /// Number of bytes that the array can translate if all entries hold pages of one size.
     pub const fn reach(&self, size: Size, base_page: u64) -> u64 {
         self.array.entries as u64 * (base_page << size.shift())
     }
-    /// Index of the set for page number `number`, in units of its own page size.
+    /// Index of the set for page number `number`, counted in pages of the page's own size.
     pub const fn set(&self, number: u32) -> u32 {
         let sets = self.array.sets() as u32;
         match self.index {

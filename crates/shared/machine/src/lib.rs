@@ -37,23 +37,24 @@ pub struct Machine {
     pub summary: String,
     /// Clock in MHz, for cycles.
     pub mhz: u32,
-    /// Base page size: the smallest that the CPU translates.
+    /// Base page size: the smallest page that the CPU translates.
     pub base_page: PageSize,
-    /// The kernel's base page size: that of the CPU, or a multiple whose pages are mapped, zeroed and freed together.
+    /// The kernel's base page size: the CPU's, or a multiple of it. The kernel maps, zeroes and frees such a multiple
+    /// together.
     pub kernel_page: PageSize,
-    /// Superpage sizes, if they are not those of a radix tree; see [`Machine::superpages`].
+    /// Superpage sizes, if they differ from those of a radix tree; see [`Machine::superpages`].
     pub own_superpages: Option<Vec<PageSize>>,
-    /// Page-table entries that a walk for a base page reads without walk caches.
+    /// Number of page-table entries that a walk for a base page reads without walk caches.
     pub levels: u8,
-    /// First-level TLB arrays. At most one holds each page size; one holds base pages.
+    /// First-level TLB arrays. Each page size is in at most one array. Base pages are in one.
     pub l1: Vec<Tlb>,
-    /// Second-level TLB arrays, likewise; the first level holds their page sizes too.
+    /// Second-level TLB arrays, with the same rules. The first level holds all their page sizes.
     pub l2: Vec<Tlb>,
     /// Page-walk caches.
     pub walk_caches: WalkCaches,
     /// Maximum number of concurrent walks.
     pub walkers: u8,
-    /// Whether a walk blocks all other translations, so that the program waits for all of it.
+    /// Whether a walk blocks all other translations, so that the program waits for the whole walk.
     pub walk_blocks: bool,
     /// Organisation of the page table.
     pub organisation: Organisation,
@@ -65,10 +66,10 @@ pub struct Machine {
     pub caches: Vec<Cache>,
     /// Cycles of a load from memory.
     pub memory_cycles: u16,
-    /// Streaming bandwidth of one thread in MB/s (10^6 bytes), as counted by McCalpin's STREAM; `None`: the workloads'
-    /// own value.
+    /// Streaming bandwidth of one thread in MB/s (10^6 bytes), counted as McCalpin's STREAM does; `None`: use the value
+    /// of the workload.
     pub stream_bandwidth: Option<u32>,
-    /// Cost of independent accesses; `None`: the workloads' own values.
+    /// Cost of independent accesses; `None`: use the values of the workload.
     pub independent: Option<Independent>,
     /// Costs of kernel operations.
     pub costs: Costs,
@@ -79,7 +80,8 @@ pub struct Machine {
 pub struct Independent {
     /// Cycles per access with a TLB hit.
     pub cycles: f64,
-    /// Share of walk time that delays the access: 1 if walks do not overlap.
+    /// Share of the walk time by which the access is delayed, from 0 to 1; 1 if walks do not
+    /// overlap.
     pub walk: f64,
 }
 
@@ -95,16 +97,16 @@ pub struct Cache {
 /// Nested paging of a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nested {
-    /// Size of the host pages that back the guest: the maximum size of a TLB entry.
+    /// Size of the host pages that back the guest: no TLB entry covers more.
     pub host_page: Size,
     /// Number of levels of the host's page table.
     pub levels: u8,
 }
 
 impl Machine {
-    /// The page size of the TLB entry for a page of `size`: the largest that the first level and the host's pages
-    /// permit. Zen splits 1 GiB pages into entries of 2 MiB; a guest's superpage on base pages of the host is held as
-    /// base pages.
+    /// The size of the TLB entries for a page of `size`: the largest that the first-level TLB and the host's pages
+    /// permit. For example, Zen splits 1 GiB pages into 2 MiB entries, and a guest's superpage on the host's base pages
+    /// gets base-page entries.
     pub fn entry_size(&self, size: Size) -> Size {
         let mut size = match self.nested {
             Some(nested) => size.min(nested.host_page),
@@ -116,7 +118,7 @@ impl Machine {
         size
     }
 
-    /// Page-table entries that a walk for a page of `size` reads without walk caches.
+    /// Number of page-table entries that a walk for a page of `size` reads without walk caches.
     pub fn full_walk(&self, size: Size) -> u8 {
         let less = match size {
             Size::Base | Size::Cont => 0,
@@ -126,14 +128,15 @@ impl Machine {
         self.levels.saturating_sub(less).max(1)
     }
 
-    /// Reach in bytes of a TLB level's array for `size`; 0 if there is none.
+    /// Number of bytes that a TLB level can translate with pages of `size`; 0 if no array holds
+    /// that size.
     pub fn reach(&self, level: &[Tlb], size: Size) -> u64 {
         let held = level.iter().find(|tlb| tlb.holds[size as usize]);
         held.map_or(0, |tlb| tlb.reach(size, self.base_page.bytes()))
     }
 
-    /// Superpage sizes in bytes, ascending. If the file names none: 512 base pages, and 512 times that if the
-    /// first-level TLB holds pages of that size.
+    /// Superpage sizes in bytes, ascending. If the file names none: 512 base pages, and also 512 × 512 base pages if
+    /// the first-level TLB holds such pages.
     pub fn superpages(&self) -> Vec<u64> {
         if let Some(sizes) = &self.own_superpages {
             return sizes.iter().map(|size| size.bytes()).collect();
@@ -144,7 +147,7 @@ impl Machine {
         sizes.map(|size| self.base_page.bytes() << size.shift()).collect()
     }
 
-    /// Converts nanoseconds to cycles of this machine.
+    /// Converts nanoseconds to a number of cycles of this machine, rounded.
     pub fn cycles(&self, time: Nanoseconds) -> u64 {
         (time * f64::from(self.mhz) / 1000.0).round() as u64
     }

@@ -11,10 +11,10 @@ pub enum Organisation {
     Radix,
     /// A hash table; the entries of adjacent pages are spread (PowerPC, Itanium's long format).
     Hashed(Hashed),
-    /// A linear table in virtual memory: a walk reads one entry, whose address needs a translation itself (Itanium's
-    /// short format).
+    /// A linear table in virtual memory: a walk reads one entry, whose virtual address must itself be translated
+    /// (Itanium's short format).
     Linear {
-        /// Cycles, besides its loads, of the handler that walks the tree if that translation is missing.
+        /// If that translation misses the TLB, a handler walks the tree. Cycles of this handler besides its loads.
         handler_cycles: u16,
     },
 }
@@ -22,13 +22,14 @@ pub enum Organisation {
 /// A hashed page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hashed {
-    /// Bytes of a group, which one look-up reads.
+    /// Bytes of a group. One look-up reads one group.
     pub group: u16,
     /// Bytes of an entry.
     pub entry: u16,
     /// The table takes 1/`part` of memory, rounded down to a power of two.
     pub part: u16,
-    /// Cycles of the handler that finds an entry outside its full group; `None`: the CPU reads a second group itself.
+    /// Cycles of the software handler that finds an entry whose group was full; `None`: the CPU reads a second group
+    /// itself.
     pub handler_cycles: Option<u16>,
 }
 
@@ -36,13 +37,14 @@ pub struct Hashed {
 const MIN_GROUPS: u64 = 1 << 11;
 
 impl Hashed {
-    /// Number of groups of the table.
+    /// Number of groups in the table, for this many bytes of memory.
     pub fn groups(self, memory: u64) -> u64 {
         let groups = memory / u64::from(self.part) / u64::from(self.group);
         (1 << groups.max(1).ilog2()).max(MIN_GROUPS)
     }
 
-    /// Bytes of the cache lines that contain a used entry, if the hash spreads entries evenly.
+    /// Number of bytes in cache lines that contain a used entry, if the hash spreads entries
+    /// evenly.
     pub fn bytes_in_use(self, footprint: Footprint) -> u64 {
         let line = u64::from(self.group).max(LINE);
         let lines = (self.groups(footprint.memory) * u64::from(self.group) / line) as f64;
@@ -50,7 +52,7 @@ impl Hashed {
         used.ceil() as u64 * line
     }
 
-    /// Share of the entries whose group is full: the number of entries per group is Poisson distributed.
+    /// Share of the entries that do not fit in their group. The number of entries per group is Poisson distributed.
     pub fn overflow(self, footprint: Footprint) -> f64 {
         let mean = footprint.entries as f64 / self.groups(footprint.memory) as f64;
         if mean == 0.0 {
@@ -104,7 +106,7 @@ mod tests {
         let single = Hashed { group: 32, entry: 32, ..PTEG };
         let footprint = with(single.groups(1 << 30), 1 << 30);
         assert!((single.overflow(footprint) - (-1f64).exp()).abs() < 1e-9);
-        // Twice as many entries as the table can hold: at least half of them overflow.
+        // With twice as many entries as the table can hold, at least half of the entries overflow.
         assert!(PTEG.overflow(with(16 << 20, 8 << 30)) >= 0.5);
     }
 }

@@ -89,6 +89,6 @@ pub fn preset_of(vendor: &str, family: Option<u32>, model: Option<u32>) -> Optio
 /// A built-in machine.
 pub fn preset(name: &str) -> Result<Machine, UnknownMachine> {
     let text = preset_text(name)?;
-    // The tests read all of them.
+    // The tests parse every built-in machine.
     Ok(Machine::from_toml(text, &format!("{name}.toml")).expect("the built-in machines are right"))
 }

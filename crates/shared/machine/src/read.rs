@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{READS, SIZES, Size};
 
-/// Maximum number of entries of an array: four times that of any known CPU.
+/// Maximum number of entries of a TLB array: four times that of any known CPU.
 const MAX_ENTRIES: u16 = 1 << 14;
 /// Maximum number of page-table levels.
 const MAX_LEVELS: u8 = READS as u8 - 1;
@@ -68,7 +68,7 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
     }
 }
 
-/// The kernel's base page size; by default that of the CPU.
+/// The kernel's base page size; the CPU's by default.
 fn kernel_page(keys: &mut Reader<'_>, base_page: PageSize) -> PageSize {
     let Some(BasePage(size)) = keys.optional("kernel-page") else { return base_page };
     let range = base_page.bytes()..base_page.bytes() << Size::Large.shift();
@@ -79,7 +79,7 @@ fn kernel_page(keys: &mut Reader<'_>, base_page: PageSize) -> PageSize {
     size
 }
 
-/// The superpage sizes: from one region of 512 base pages to 512 regions.
+/// Reads the superpage sizes, which must be between 512 and 512 × 512 base pages.
 fn superpages(keys: &mut Reader<'_>, base_page: PageSize) -> Option<Vec<PageSize>> {
     let sizes: Vec<Bytes> = keys.optional("superpages")?;
     let range = base_page.bytes() << Size::Large.shift()..=base_page.bytes() << Size::Huge.shift();
@@ -95,7 +95,8 @@ fn superpages(keys: &mut Reader<'_>, base_page: PageSize) -> Option<Vec<PageSize
     read
 }
 
-/// The organisation of the page table; radix if neither table is present.
+/// Reads the organisation of the page table; radix if the file has neither a `hashed` nor a
+/// `linear` table.
 fn organisation(keys: &mut Reader<'_>, levels: u8) -> Organisation {
     let hashed = keys.optional_table("hashed", |keys| {
         let (group, entry) = (keys.within("group", 8..=4096), keys.within("entry", 8..=128));
@@ -236,7 +237,7 @@ fn costs(keys: &mut Reader<'_>) -> Costs {
 /// Maximum cost in nanoseconds: a second.
 const MAX_COST: f64 = 1e9;
 
-/// Three times, for three sizes of calls.
+/// Three times, for calls of three sizes.
 struct Times([f64; 3]);
 
 impl Field for Times {

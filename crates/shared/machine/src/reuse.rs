@@ -1,4 +1,4 @@
-//! Reuse distances of page-table cache lines, in walks, and the share of them that caches still hold. See
+//! Reuse distances of page-table cache lines, as numbers of walks, and the share of lines that caches still hold. See
 //! docs/decisions/lab-model.md#17.
 
 use super::Machine;
@@ -13,9 +13,10 @@ type Counts = [f64; BUCKETS];
 /// Distribution of the number of walks between successive reads of the same line of leaf entries.
 #[derive(Debug, Clone)]
 pub struct Reuse {
-    /// Reused lines, by distance.
+    /// Number of reuses, by distance.
     reused: Box<Counts>,
-    /// Lines not yet reused, by the number of walks since their last read (censored observations).
+    /// Number of lines not yet reused, by the number of walks since their last read (censored
+    /// observations).
     censored: Box<Counts>,
 }
 
@@ -50,8 +51,8 @@ impl Reuse {
         }
     }
 
-    /// Share of walks by reuse distance, and the remaining share, whose distance exceeds the last of these. By Kaplan
-    /// and Meier's estimator (JASA 1958): lines not yet reused count as censored.
+    /// Returns the share of walks at each observed reuse distance, and the share beyond the largest observed distance.
+    /// Uses Kaplan and Meier's estimator (JASA 1958): lines not yet reused count as censored.
     fn distances(&self) -> (Vec<(f64, f64)>, f64) {
         let both = || self.reused.iter().zip(self.censored.iter());
         let mut at_risk: f64 = both().map(|(reused, censored)| reused + censored).sum();
@@ -70,14 +71,15 @@ impl Reuse {
 
 /// Share of the loads that hit in a cache of `capacity` lines.
 ///
-/// The cache has random replacement, and each walk brings in r lines of data, and the walk's own line if it missed. So
-/// a line is still cached after n walks with probability e^(-n · (r + missed) / capacity). Distances beyond the
-/// observed ones are those of `lines` lines with uniform use: n is geometric from there on. Without observations the
+/// The cache has random replacement. Each walk brings in r lines of data, and its own page-table line if that line
+/// missed. So a line is still cached after n walks with probability e^(-n · (r + missed) / capacity). Beyond the
+/// observed distances, n is distributed geometrically, as for `lines` lines with uniform use. Without observations the
 /// result equals [`Machine::load_cycles`].
 fn resident(capacity: f64, (found, left): &(Vec<(f64, f64)>, f64), lines: f64) -> f64 {
     let seen = found.last().map_or(0.0, |&(walks, _)| walks);
     let mut hits = 0.0;
-    // Iterate from below, to the least fixed point, which a cache reaches when it starts empty.
+    // Iterate from 0 hits upwards to the least fixed point, where a cache that starts empty ends
+    // up.
     for _ in 0..STEPS {
         let taken = (DATA_LINES_PER_WALK + 1.0 - hits) / capacity;
         let kept = |&(walks, part): &(f64, f64)| part * (-walks * taken).exp();
@@ -91,7 +93,7 @@ fn resident(capacity: f64, (found, left): &(Vec<(f64, f64)>, f64), lines: f64) -
     hits
 }
 
-/// Number of iterations, more than any tested distribution needed.
+/// Number of iterations. No tested distribution needed more.
 const STEPS: usize = 64;
 
 impl Machine {
@@ -134,7 +136,7 @@ mod tests {
         for lines in [100u32, 2_000, 41_000, 400_000] {
             let (mut seed, bytes) = (1, u64::from(lines) * LINE);
             let alike = machine.load_cycles(bytes);
-            // Observation time in multiples of the mean distance; lines not reused by then are censored.
+            // Observation time in multiples of the mean distance; lines not reused within this time are censored.
             for looked in [0.0, 0.1, 1.0, 10.0] {
                 let mut reuse = Reuse::default();
                 let until = (f64::from(lines) * looked) as u32;
@@ -158,7 +160,7 @@ mod tests {
         let near = f64::from(machine.caches[0].cycles);
         let expected = 0.9 * near + 0.1 * memory;
         assert!((machine.leaf_cycles(&reuse, 1 << 30) / expected - 1.0).abs() < 0.15);
-        // This removes all near reuses and some of the others.
+        // This removes all reuses at distance zero and some others.
         reuse.near(-9_500.0);
         assert!(machine.leaf_cycles(&reuse, 1 << 30) > 0.99 * memory);
     }

@@ -1,10 +1,10 @@
 //! `Size`: the page sizes that one address space may mix.
 
-/// The size of a mapped page, in base pages: what one TLB entry may translate.
+/// The size of a mapped page, in base pages: the range that one TLB entry may translate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Size {
-    /// A base page.
+    /// One base page.
     Base = 0,
     /// 16 base pages, aligned: Arm's contiguous bit, 64 KiB of mTHP.
     Cont = 1,

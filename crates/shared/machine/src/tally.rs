@@ -1,5 +1,4 @@
-//! Counts of a TLB. The simulator takes the difference of two tallies, and [`crate::Machine::walk_cycles`] converts it
-//! to cycles.
+//! Counts of a TLB. [`crate::Machine::walk_cycles`] converts the difference of two tallies to cycles.
 
 use std::ops::{AddAssign, Sub};
 
@@ -16,7 +15,7 @@ pub enum Level {
     Walk,
 }
 
-/// Maximum number of page-table entries that one walk reads, plus one: the length of a row by entries read.
+/// Length of an array indexed by the number of page-table entries that one walk reads (at most 5).
 pub const READS: usize = 6;
 
 /// Counts since the creation of the TLB, with the corresponding `perf` events.
@@ -26,10 +25,10 @@ pub struct Tally {
     pub lookups: [u64; SIZES],
     /// Second-level hits (`dtlb_load_misses.stlb_hit`), by page size.
     pub l2_hits: [u64; SIZES],
-    /// Walks (`dtlb_load_misses.walk_completed`), by page size and by the number of page-table entries read, without
-    /// those found in page-walk caches. Index 0 is unused.
+    /// Walks (`dtlb_load_misses.walk_completed`), by page size and by the number of page-table entries read, excluding
+    /// entries found in page-walk caches. Index 0 is unused.
     pub walks: [[u64; READS]; SIZES],
-    /// Walks whose last entry was in a cache line that an earlier walk had recently read, by page size: a line holds
+    /// Near walks by page size: the leaf entry is in a cache line that an earlier walk read recently. A line holds
     /// eight entries, so seven of eight walks of a sequential pass are near.
     pub near: [u64; SIZES],
 }
@@ -65,7 +64,7 @@ impl Tally {
 impl Sub for Tally {
     type Output = Self;
 
-    /// Counts between an earlier tally and this one.
+    /// Returns the counts since an earlier tally.
     fn sub(mut self, earlier: Self) -> Self {
         for s in 0..SIZES {
             self.lookups[s] -= earlier.lookups[s];

@@ -1,8 +1,8 @@
-//! Cost of page walks: converts walk counts and the size of the page table to cycles.
+//! Cost of page walks: converts numbers of walks and the size of the page table to cycles.
 //!
-//! A walk reads page-table entries through the data caches. Hits are not simulated line by line but computed from the
-//! bytes of each level in use (Che, Tung and Wang's model of a cache under independent references, JSAC 2002, for
-//! random replacement, where it has a closed form): see [`Machine::load_cycles`].
+//! A walk reads page-table entries through the data caches. Cache hits are not simulated line by line.
+//! [`Machine::load_cycles`] computes them from the number of bytes of each level in use, with Che, Tung and Wang's
+//! model of a cache under independent references (JSAC 2002). For random replacement this model has a closed form.
 
 use super::Machine;
 use crate::{Hashed, Organisation, READS, Size, Tally};
@@ -27,18 +27,18 @@ const ENTRY: u64 = 8;
 /// Bytes of a cache line.
 pub(crate) const LINE: u64 = 64;
 
-/// Lines of data that a program brings into the caches per walk. A look-up that misses the TLB accesses a page not
-/// recently used, so at least one (inferred; not fitted).
+/// Lines of data that a program brings into the caches per walk. At least one, because a look-up that misses the TLB
+/// accesses a page that was not used recently (inferred; not fitted).
 pub(crate) const DATA_LINES_PER_WALK: f64 = 1.0;
 
-/// Cycles of a walk besides its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset `cascade-lake`
-/// has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3; that their table has 64 GiB is
-/// inferred; `tests/integration/walks.rs`). 7 to 20 stay within a fifth of it.
+/// Cycles of a walk besides its loads. The only fitted number. With 12, GUPS over 64 GiB on the preset `cascade-lake`
+/// has the same ratio of walk cycles of base pages to superpages as vMitosis' logs: 5.3 (that their table has 64 GiB is
+/// inferred; `tests/integration/walks.rs`). Values of 7 to 20 change the ratio by at most a fifth.
 const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {
-    /// The page table of `base_pages` base pages in `regions` regions (superpages count as regions but not as base
-    /// pages), on a machine with `memory` bytes.
+    /// Footprint of the page table of `base_pages` base pages in `regions` regions, on a machine with `memory` bytes.
+    /// Superpages count as regions but not as base pages.
     pub fn new(base_pages: u64, regions: u64, memory: u64) -> Self {
         Self {
             pte_bytes: base_pages * ENTRY,
@@ -51,15 +51,15 @@ impl Footprint {
 }
 
 impl Machine {
-    /// Total latency of `walks` (a difference of two tallies) in cycles, as `dtlb_load_misses.walk_pending` counts it;
-    /// not the time that the program waits. With concurrent walks it can exceed the elapsed time, at most by the factor
-    /// [`Machine::walkers`].
+    /// Total latency in cycles of `walks` (a difference of two tallies), as `dtlb_load_misses.walk_pending` counts it.
+    /// This is not the time that the program waits: concurrent walks can make it exceed the elapsed time by a factor of
+    /// up to [`Machine::walkers`].
     pub fn walk_cycles(&self, walks: &Tally, footprint: Footprint) -> f64 {
         self.walk_cycles_of(walks, footprint, None)
     }
 
-    /// Like [`Self::walk_cycles`], with the mean cycles of loading a base page's leaf entry, if known (see
-    /// [`Machine::leaf_cycles`]; radix tables only).
+    /// Like [`Self::walk_cycles`]. `leaf` is the mean number of cycles of loading a base page's leaf entry, if known
+    /// (see [`Machine::leaf_cycles`]; radix tables only).
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let handler = match self.organisation {
             Organisation::Radix => 0.0,
@@ -89,12 +89,12 @@ impl Machine {
                 if count > 0.0 {
                     let last = levels.len();
                     let loads = &levels[level.min(last)..(level + reads).min(last)];
-                    // Linear table: the translation of its own page was missing.
+                    // Linear table: the TLB lacked the translation of the table's own page.
                     let handler = if reads > 1 { handler } else { 0.0 };
                     cycles += count * (handler + self.walk(loads, footprint));
                 }
             }
-            // A known mean already includes near walks.
+            // The given mean for base pages already includes near walks.
             if level > 0 || known.is_none() {
                 cycles += walks.near[size as usize] as f64 * (near - levels[level]).min(0.0);
             }
@@ -102,21 +102,21 @@ impl Machine {
         cycles
     }
 
-    /// Cycles of a walk of a hashed table, for any page size: the entries of adjacent pages share no line.
+    /// Cycles of a walk of a hashed table, for any page size; entries of adjacent pages do not share cache lines.
     fn hashed_walk(&self, table: Hashed, footprint: Footprint) -> f64 {
         let group = self.load_cycles(table.bytes_in_use(footprint));
         let again = table.handler_cycles.map_or(group, |cycles| group + f64::from(cycles));
         self.walk(&[group], footprint) + table.overflow(footprint) * again
     }
 
-    /// Cycles of one walk with these loads.
+    /// Cycles of one walk whose loads take these cycles.
     fn walk(&self, loads: &[f64], footprint: Footprint) -> f64 {
         let own = WALK_CYCLES + loads.iter().sum::<f64>();
         let Some(nested) = self.nested else { return own };
-        // The page and each of the guest's entries have a guest-physical address that the host's page table translates.
-        // The host's upper levels are few and hit in its walk caches (Bhargava et al., ASPLOS 2008), so a translation
-        // costs the load of a leaf entry: among those of all memory for the page, among those of the page table, a
-        // 512th of it, for an entry.
+        // The page and each of the guest's page-table entries have guest-physical addresses, which the host's page
+        // table translates. The host's upper levels are few and hit in its walk caches (Bhargava et al., ASPLOS 2008),
+        // so a translation costs the load of one of the host's leaf entries. For the page this is one of the entries
+        // for all memory; for a guest entry, one of those for the guest's page table, which is a 512th.
         let leaves = match nested.host_page {
             Size::Base | Size::Cont => footprint.pde_bytes.saturating_mul(512),
             Size::Large => footprint.pde_bytes,
@@ -128,15 +128,15 @@ impl Machine {
 
     /// Mean cycles of a load from `bytes` bytes of a page-table level with uniform use.
     ///
-    /// A cache of C lines is shared by the N lines of this level and an endless stream of data, r lines per load. A
-    /// line stays for a time T (in loads) after it was brought in, so data occupy r·T lines, and a line of the level is
+    /// The N lines of this level share a cache of C lines with an endless stream of data, r lines per load. A line
+    /// stays for a time T (in loads) after it was brought in. So data occupy r·T lines, and a line of this level is
     /// cached with probability T / (T + N). The sum is C: r·T + N·T / (T + N) = C, a quadratic equation for T.
     pub fn load_cycles(&self, bytes: u64) -> f64 {
         let lines = bytes.div_ceil(LINE).max(1) as f64;
         self.mean_cycles(|capacity| resident(capacity, lines))
     }
 
-    /// Mean cycles of a load, where `hits` gives the hit ratio of a single cache of that many lines.
+    /// Mean cycles of a load. `hits` returns the hit ratio of a cache with a given number of lines.
     pub(crate) fn mean_cycles(&self, hits: impl Fn(f64) -> f64) -> f64 {
         let (mut missed, mut cycles) = (1.0, 0.0);
         for cache in &self.caches {

@@ -1,4 +1,4 @@
-//! Actions that policies request from executors.
+//! Actions that a policy requests from its executor.
 
 use crate::fault::Direct;
 use crate::rules::Effort;
@@ -11,38 +11,39 @@ pub enum Action {
 
     /// Serve a fault.
     Fault(FaultAction),
-    /// Make a superpage of existing pages.
+    /// Make a superpage out of existing pages.
     MakeSuperpage {
         /// Order of the superpage.
         order: u8,
         /// How to make it.
         how: How,
-        /// Effort to obtain a free one.
+        /// Effort to obtain a free superpage.
         effort: Effort,
     },
-    /// Prepare pages of a reservation without contents, without mapping them.
+    /// Prepare the empty pages of a reservation, but do not map them.
     Populate {
         /// Maximum number of pages.
         most: u32,
     },
     /// Never fill this reservation.
     Exclude,
-    /// Keep clean pages read-only: the next write is a fault again.
+    /// Keep clean pages read-only, so that the next write faults again.
     WriteProtect,
     /// Put the region on the list of candidates.
     List,
 
-    /// Split the superpage's mapping; the frames stay in place.
+    /// Split the superpage's mapping; the page frames stay where they are.
     Demote,
     /// Leave the memory as it is.
     Keep,
     /// Release the memory.
     Release,
-    /// Hold frames that are no longer used, as long as the rest of their superpage is.
+    /// Hold unused frames while other frames of their superpage are in use.
     Hold,
-    /// Read the region's page table: [`crate::Event::Inspected`] follows.
+    /// Read the region's page table, then report [`crate::Event::Inspected`].
     Inspect,
-    /// Make no page of the candidate's size; report each extent of this smaller order in it as a candidate.
+    /// Do not make a page of the candidate's size. Instead report each extent of this smaller order inside it as a
+    /// candidate.
     Consider {
         /// Order of the extents.
         order: u8,
@@ -58,19 +59,19 @@ pub enum Action {
     Compact {
         /// Compaction mode.
         mode: Compaction,
-        /// State of the direct allocation, which continues if compaction fails.
+        /// State of the direct allocation, to continue with if compaction fails.
         direct: Option<Direct>,
     },
     /// Reclaim pages.
     Reclaim {
-        /// Minimum number of pages.
+        /// Minimum number of pages to reclaim.
         pages: u64,
         /// Whether to reclaim the pages of one aligned block.
         lumpy: bool,
-        /// State of the direct allocation, which continues if reclaim is not enough.
+        /// State of the direct allocation, to continue with if reclaim frees too little.
         direct: Option<Direct>,
     },
-    /// Break the least recently changed reservation and free its clear pages.
+    /// Break the least recently changed reservation and free its unused pages.
     BreakReservation {
         /// Number of base pages wanted.
         wanted: u64,
@@ -83,21 +84,21 @@ pub enum Action {
 
     /// Split the superpage and free its zero-filled pages.
     Recover,
-    /// Step of a daemon.
+    /// Perform a daemon's next step.
     Daemon(DaemonAction),
 }
 
 /// How a superpage is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Map the pages, which are in place, as one superpage.
+    /// Map the pages as one superpage without moving them.
     InPlace {
-        /// Whether it is writable.
+        /// Whether the superpage is writable.
         writable: bool,
     },
     /// Copy the pages into a free superpage.
     Copy {
-        /// Whether faults of the address space wait meanwhile.
+        /// Whether faults in the address space wait for the copy.
         exclusive: bool,
     },
 }
@@ -105,32 +106,32 @@ pub enum How {
 /// How thoroughly to compact memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// Only blocks of the same mobility; a block is left at the first unmovable page.
+    /// Compact only blocks of the same mobility. Leave a block at its first unmovable page.
     Async,
-    /// All blocks.
+    /// Compact all blocks.
     SyncLight,
-    /// All blocks, ignoring deferral after failures.
+    /// Compact all blocks, even if earlier failures have deferred compaction.
     Sync,
-    /// All of memory, proactively.
+    /// Compact all of memory, before a request needs it.
     Proactive,
 }
 
 /// How a fault is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultAction {
-    /// Nothing: the page is mapped as the access needs it.
+    /// Do nothing: the page is already mapped as the access requires.
     Nothing,
-    /// Map the shared zero page for reading.
+    /// Map the shared zero page read-only.
     MapZeros {
         /// Order of the zero page; 0: a base page.
         order: u8,
     },
-    /// Allocate, prepare and map base pages: the unpopulated pages from the touched page on.
+    /// Allocate, prepare and map base pages, from the touched page on, skipping populated ones.
     MapBase {
         /// Number of pages.
         pages: u32,
     },
-    /// Prepare and map the page's slot in its reservation.
+    /// Prepare and map the frame that the reservation holds for the page.
     MapReserved {
         /// Number of resident pages to map on each side.
         around: u8,
@@ -140,26 +141,25 @@ pub enum FaultAction {
         /// Number of resident pages to map on each side.
         around: u8,
     },
-    /// Map the page that is resident in another mapping of the object.
+    /// Map the page, which is resident in another mapping of the object.
     MapInObject,
-    /// Map the page of the pool.
+    /// Map the page, which the pool has set aside.
     MapPooled,
-    /// Map the file's superpage, which is fully resident, for reading.
+    /// Map the file's superpage, which is fully resident, read-only.
     MapFile,
     /// Make the page or the superpage writable.
     MakeWritable,
-    /// Make the page writable: the writer is its only owner now.
+    /// Make the page writable: the writer is now its only user.
     Reuse,
     /// Give the writer a private copy of the page.
     CopyPage,
     /// Split the superpage, then give the writer a private copy of the page.
     DemoteAndCopy,
-    /// Reserve a physical superpage for the surrounding pages; the fault is reported again once the reservation
-    /// exists.
+    /// Reserve a physical superpage for the surrounding pages; report the fault again once the reservation exists.
     Reserve {
         /// Order of the superpage.
         order: u8,
-        /// Effort to obtain one.
+        /// Effort to obtain a free superpage.
         effort: Effort,
         /// Whether the least recently changed reservation may be preempted.
         preempt: bool,
@@ -168,28 +168,28 @@ pub enum FaultAction {
     MakeSuperpage {
         /// Order of the superpage.
         order: u8,
-        /// Effort to obtain a free one.
+        /// Effort to obtain a free superpage.
         effort: Effort,
     },
-    /// Map the pages of a superpage, which are in place, as one.
+    /// Map the pages as one superpage without moving them.
     MapInPlace {
-        /// Whether it is writable.
+        /// Whether the superpage is writable.
         writable: bool,
     },
-    /// Split the superpage's mapping, in place; the fault is reported again.
+    /// Split the superpage's mapping; the frames stay. Then report the fault again.
     Demote,
 }
 
 /// What a daemon does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DaemonAction {
-    /// A step of a scan for superpages to make.
+    /// A step of a scan that makes superpages.
     Scan(ScanAction),
     /// A step of a daemon that maintains memory.
     Upkeep(UpkeepAction),
     /// A step of the daemon that splits superpages.
     Watch(WatchAction),
-    /// End this piece of work.
+    /// End this piece of work until a later time.
     Wait(Wait),
 }
 
@@ -219,11 +219,11 @@ pub enum ScanAction {
 /// The source of a scan's next candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Candidates {
-    /// The next by address.
+    /// The next region by address.
     Next,
-    /// The first on the list of candidates, or else the next by address.
+    /// The first region on the list of candidates, or else the next region by address.
     Listed,
-    /// The best of the ranking.
+    /// The region with the highest rank.
     Best,
 }
 
@@ -232,14 +232,15 @@ pub enum Candidates {
 pub enum UpkeepAction {
     /// Migrate the pages of reservations that have not changed for `after` ticks, oldest first.
     Evacuate {
-        /// Age in ticks.
+        /// Minimum time without changes, in ticks.
         after: u64,
     },
-    /// Break the next least recently changed reservation after the one that could not be evacuated.
+    /// Break the least recently changed reservation after the one that could not be evacuated.
     BreakNext,
-    /// Go to the most recently changed reservation with at least `at` pages that this piece of work has not visited.
+    /// Among reservations with at least `at` populated pages that this piece of work has not visited, go to the most
+    /// recently changed one.
     Fill {
-        /// Minimum number of pages.
+        /// Minimum number of populated pages.
         at: u16,
     },
     /// Go to the next superpage by address.
@@ -249,7 +250,7 @@ pub enum UpkeepAction {
         /// Order of the block.
         order: u8,
     },
-    /// Compact.
+    /// Compact memory.
     Compact {
         /// Compaction mode.
         mode: Compaction,
@@ -258,7 +259,7 @@ pub enum UpkeepAction {
     ReleaseHeld,
     /// Reclaim pages.
     Reclaim {
-        /// Minimum number of pages.
+        /// Minimum number of pages to reclaim.
         pages: u64,
         /// Whether to reclaim the pages of one aligned block.
         lumpy: bool,
@@ -268,20 +269,20 @@ pub enum UpkeepAction {
 /// A step of the daemon that splits superpages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchAction {
-    /// Map the next superpages by their base pages, in place, and clear the accessed bits of these pages. The
-    /// order is by address and wraps around.
+    /// Map the next superpages by their base pages, in place, and clear the accessed bits of these pages. Superpages
+    /// are taken by address, and the order wraps around.
     Begin {
         /// Maximum number of superpages.
         most: u32,
     },
-    /// Go to the next watched superpage; the accessed bits of its base pages are counted.
+    /// Go to the next watched superpage and count the accessed bits of its base pages.
     Visit,
 }
 
 /// When a daemon continues. Times are in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One period after it was due.
+    /// One period after the previous pass was due.
     Period,
     /// After this many ticks.
     After(u64),

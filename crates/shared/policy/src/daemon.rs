@@ -10,7 +10,7 @@ use crate::{DaemonAction, Facts, Policy};
 /// A daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Daemon {
-    /// Moves the pages of inactive reservations (Quicksilver).
+    /// Migrates the pages of inactive reservations (Quicksilver).
     Evacuate,
     /// Completes reservations (Quicksilver).
     Fill,
@@ -32,11 +32,11 @@ pub enum Daemon {
 
 /// Check interval of proactive compaction (Linux HPAGE_FRAG_CHECK_INTERVAL_MSEC).
 const COMPACT_CHECK: Duration = Duration::from_millis(500);
-/// Check interval of the watermarks: the kernel wakes kswapd at once, which is the next tick here.
+/// Check interval of the watermarks: the kernel wakes kswapd at once; here the next tick does.
 const RECLAIM_CHECK: Duration = Duration::from_millis(100);
 
 impl Policy {
-    /// All daemons with their periods in ticks, at least 1.
+    /// The policy's daemons with their periods in ticks (at least 1).
     pub fn daemons(&self) -> impl Iterator<Item = (Daemon, u64)> {
         let rules = &self.rules;
         let evacuate = match rules.deallocation.release {
@@ -67,7 +67,8 @@ impl Policy {
             .filter_map(move |(daemon, every)| Some((daemon, scale.ticks_of(every?).max(1))))
     }
 
-    /// A daemon begins a piece of its work, or continues its pass. Decided by the machine's facts.
+    /// Returns the first action when a daemon begins a pass, or the next when it continues one.
+    /// Uses only [`Facts::machine`].
     pub fn tick(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         self.running = Some(daemon);
         let action = match daemon {
@@ -79,7 +80,8 @@ impl Policy {
         self.ends(daemon, action)
     }
 
-    /// The running daemon's action is done: returns its next action. `cost` is the number of mappings skipped.
+    /// Returns the running daemon's next action after `action` is done. `cost` is the number of mappings that the
+    /// action skipped.
     pub fn worked(
         &mut self,
         action: DaemonAction,
@@ -114,12 +116,12 @@ impl Policy {
 /// State of a daemon's pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pass {
-    /// Whether the first piece of the pass is done.
+    /// Whether the pass has begun.
     pub has_begun: bool,
-    /// Remaining budget.
+    /// Remaining budget of the pass.
     pub budget: u32,
     /// Whether the pass reached the end of memory.
     pub wrapped: bool,
-    /// Whether a superpage could not be had.
+    /// Whether an attempt to get a superpage failed.
     pub failed: bool,
 }

@@ -1,4 +1,4 @@
-//! Actions in words.
+//! Formats actions as text.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::expression::Kind;
 use crate::rules::{Effort, Estimate};
 use crate::{Action, Condition, Facts, Policy, Scale};
 
-/// An action, as text.
+/// Formats an action as text.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionDisplay<'a> {
     action: &'a Action,
@@ -20,14 +20,14 @@ pub struct ActionDisplay<'a> {
 }
 
 impl Scale {
-    /// A time in ticks, as text.
+    /// Formats a time in ticks as text.
     pub fn display(&self, ticks: u64) -> impl fmt::Display + use<> {
         Time { nanos: u128::from(ticks) * 1000 / u128::from(self.ticks.max(1)) }
     }
 }
 
 impl Action {
-    /// The action in words, with sizes and times in units of this scale.
+    /// Formats the action; `scale` gives its page sizes and ticks.
     pub fn display<'a>(&'a self, scale: &'a Scale) -> ActionDisplay<'a> {
         ActionDisplay { action: self, scale }
     }
@@ -218,7 +218,7 @@ fn compaction(mode: Compaction) -> &'static str {
     }
 }
 
-/// A time in the coarsest unit that divides it.
+/// Formats a time in the largest unit that divides it.
 struct Time {
     nanos: u128,
 }
@@ -232,21 +232,22 @@ impl fmt::Display for Time {
     }
 }
 
-// The facts that conditions may name: each with its unit, and the rules that provide it.
+// The facts that conditions may name, each with its unit and the rules whose conditions may name
+// it.
 
 /// A rule that has a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// `allocation.when`: a first fault, for each size that fits, largest first.
+    /// `allocation.when`: evaluated at a first fault, for each size that fits, largest first.
     Fault,
-    /// `mapping.scan.when`: a candidate of the scan, for each size, largest first.
+    /// `mapping.scan.when`: evaluated for a candidate of the scan, for each size, largest first.
     Scan,
-    /// `unmapping.when`: a superpage whose accesses were watched.
+    /// `unmapping.when`: evaluated for a superpage whose accesses were watched.
     Split,
 }
 
 impl Rule {
-    /// The key whose value is its condition.
+    /// The key that sets the rule's condition.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Fault => "allocation.when",
@@ -255,7 +256,7 @@ impl Rule {
         }
     }
 
-    /// The rule whose condition is the value of this key.
+    /// The rule whose condition this key sets.
     pub fn from_key(key: &str) -> Option<Self> {
         [Self::Fault, Self::Scan, Self::Split].into_iter().find(|rule| rule.key() == key)
     }
@@ -273,27 +274,27 @@ macro_rules! facts {
             /// All facts.
             pub const ALL: &'static [Self] = &[$(Self::$fact),+];
 
-            /// Its name in conditions.
+            /// The fact's name in conditions.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$fact => $name),+ }
             }
 
-            /// Its type.
+            /// The fact's type.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$fact => Kind::$kind),+ }
             }
 
-            /// Its unit.
+            /// The fact's unit.
             pub const fn unit(self) -> &'static str {
                 match self { $(Self::$fact => $unit),+ }
             }
 
-            /// What it is.
+            /// Description of the fact.
             pub const fn says(self) -> &'static str {
                 match self { $(Self::$fact => $says),+ }
             }
 
-            /// The rules that provide it.
+            /// The rules whose conditions may name the fact.
             pub const fn rules(self) -> &'static [Rule] {
                 match self { $(Self::$fact => &[$(Rule::$rule),+]),+ }
             }
@@ -318,7 +319,7 @@ facts! {
 }
 
 impl Policy {
-    /// Whether a condition holds for a page of this size. No condition always holds.
+    /// Whether a condition holds for a page of this size. `None` always holds.
     pub(crate) fn holds(&self, condition: Option<&Condition>, order: u8, facts: &Facts) -> bool {
         condition.is_none_or(|condition| condition.holds(|fact| self.value(fact, order, facts)))
     }
@@ -327,7 +328,7 @@ impl Policy {
         let Estimate { miss_cycles, prepare_cycles, shortage_cycles } =
             self.rules.estimate.unwrap_or_default();
         let (extent, machine) = (&facts.extent, &facts.machine);
-        // Scales a superpage's number to a page of this size.
+        // Scale a number for one superpage to a page of this size.
         let scaled = |number: u64| {
             let scaled = u128::from(number) << order >> self.scale.superpage;
             i64::try_from(scaled).unwrap_or(i64::MAX)
@@ -354,7 +355,7 @@ impl Policy {
     }
 }
 
-/// The share of populated pages that were not accessed.
+/// Percentage of populated pages that were not accessed.
 fn skew(coverage: i64, populated: i64) -> i64 {
     if populated == 0 { 0 } else { 100 - 100 * coverage.min(populated) / populated }
 }

@@ -3,7 +3,7 @@
 use crate::rules::Effort;
 use crate::{Action, Daemon};
 
-/// Efforts already made to get a superpage for the pool.
+/// Attempts already made to get a superpage for the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// Nothing yet.
@@ -14,15 +14,15 @@ pub enum Attempt {
     Reclaim,
 }
 
-/// An event. The function that decides it names the facts that it uses.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The program touched a page that is not mapped, or not for writing.
+    /// The program touched a page that is not mapped, or wrote to a page that is mapped read-only.
     Fault {
         /// Whether the access was a write.
         write: bool,
     },
-    /// More pages of a superpage-sized region have contents than before.
+    /// The number of populated pages in a superpage-sized region grew.
     Grew {
         /// Number of pages before.
         before: u16,
@@ -31,12 +31,12 @@ pub enum Event {
     },
     /// A page of a reservation was prepared and mapped.
     Populated,
-    /// A fault prepared the rest of a reservation at once.
+    /// A fault prepared the rest of a reservation in one step.
     Prepared {
-        /// Whether the access was a write.
+        /// Whether the faulting access was a write.
         write: bool,
     },
-    /// A page with contents was mapped, or mapped writable.
+    /// A resident page was mapped, or made writable.
     Mapped,
     /// No base page is free.
     NoPage {
@@ -45,31 +45,31 @@ pub enum Event {
     },
     /// No superpage is free.
     NoSuperpage {
-        /// Permitted effort.
+        /// Effort that the policy permits to get one.
         effort: Effort,
-        /// Whether a daemon wants the superpage.
+        /// Whether a daemon needs the superpage, rather than a fault.
         daemon: bool,
     },
     /// The pool has too few superpages for a mapping, and memory has no free one.
     NoPoolPage {
-        /// Efforts already made for this superpage.
+        /// Attempts already made to get this superpage.
         tried: Attempt,
     },
-    /// Pages of a superpage are unmapped or discarded.
+    /// The program unmaps or discards pages of a superpage.
     Unmapped {
-        /// Whether all pages are.
+        /// Whether all of its pages are affected.
         whole: bool,
     },
-    /// The protection of pages of a superpage changes.
+    /// The program changes the protection of pages of a superpage.
     Protected {
-        /// Whether it changes for all pages.
+        /// Whether all of its pages are affected.
         whole: bool,
     },
-    /// Another process or mapping maps pages of a superpage too: a fork, or one object mapped twice.
+    /// A second process or mapping now maps pages of a superpage, after a fork, or because one object is mapped twice.
     Shared {
         /// Whether all pages are shared.
         whole: bool,
-        /// Whether the pages are private: a write copies.
+        /// Whether the pages are private, so that a write copies them.
         private: bool,
     },
     /// A superpage's mapping was split.
@@ -83,7 +83,7 @@ pub enum Event {
     Candidate,
     /// A candidate's page table was read.
     Inspected {
-        /// Whether the program requested it.
+        /// Whether the program requested the collapse.
         requested: bool,
     },
     /// A daemon begins or continues a piece of its work.
@@ -94,7 +94,7 @@ pub enum Event {
         action: Action,
         /// Its result.
         result: Result,
-        /// Additional cost: number of mappings passed over.
+        /// Number of mappings that the action skipped.
         cost: u32,
     },
 }
@@ -107,9 +107,9 @@ pub enum Result {
         /// Number of pages affected: moved, filled.
         pages: u32,
     },
-    /// There was nothing to act on.
+    /// There was no object for the action.
     Nothing,
-    /// The action was not worthwhile, or its object does not qualify.
+    /// The action was not worthwhile, or the object does not qualify.
     Unfit,
     /// Out of memory.
     NoMemory,

@@ -1,15 +1,14 @@
-//! Conditions: expressions over facts, as programs in postfix.
+//! Conditions: expressions over facts, stored as postfix programs.
 //!
-//! `design` parses them (`when = "benefit > cost"`). Every condition is well-formed: it leaves one truth value, and
-//! needs a stack of at most [`Condition::MAX_VALUES`] values. So evaluation needs no allocation and always ends.
-//! Numbers are integers with saturating arithmetic.
-//! See docs/decisions/policy.md#6.
+//! `design` parses conditions such as `when = "benefit > cost"`. Every [`Condition`] is well-formed: its evaluation
+//! leaves one truth value, on a stack of at most [`Condition::MAX_VALUES`] values. So evaluation needs no allocation
+//! and always ends. Numbers are integers with saturating arithmetic. See docs/decisions/policy.md#6.
 
 use alloc::vec::Vec;
 
 use crate::Fact;
 
-/// A step of a program. Each pops its operands off the stack, the right one first, and pushes its result.
+/// A step of a program. A step pops its operands off the stack, the right operand first, and pushes its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A number.
@@ -49,9 +48,9 @@ pub enum Operation {
     Times,
     /// `/`, rounded towards zero; division by zero yields zero.
     Over,
-    /// The smaller one.
+    /// The smaller operand.
     Min,
-    /// The larger one.
+    /// The larger operand.
     Max,
 }
 
@@ -65,7 +64,7 @@ pub enum Kind {
 }
 
 impl Operation {
-    /// The types of its operands and of its result.
+    /// Returns the type of the operands and the type of the result.
     pub const fn kinds(self) -> (Kind, Kind) {
         match self {
             Self::Or | Self::And => (Kind::Truth, Kind::Truth),
@@ -103,7 +102,7 @@ impl Operation {
     }
 }
 
-/// A condition that a rule sets.
+/// A condition of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition(Vec<Step>);
 
@@ -120,7 +119,7 @@ impl Condition {
     /// Maximum depth of the stack.
     pub const MAX_VALUES: usize = 16;
 
-    /// The condition of a program, if it is well-formed.
+    /// Makes a condition of a program, if the program is well-formed.
     ///
     /// # Errors
     /// [`Malformed`]: operands are missing or of the wrong type, or the stack gets too deep.
@@ -150,7 +149,7 @@ impl Condition {
         }
     }
 
-    /// Its program.
+    /// The condition's program.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
@@ -162,7 +161,7 @@ impl Condition {
             .filter_map(|step| if let Step::Fact(fact) = step { Some(*fact) } else { None })
     }
 
-    /// Whether the condition holds. Truth values are 1 and 0.
+    /// Whether the condition holds. `value` returns the value of a fact; truth values are 1 and 0.
     pub fn holds(&self, value: impl Fn(Fact) -> i64) -> bool {
         let mut stack = [0; Self::MAX_VALUES];
         let mut top = 0;

@@ -1,18 +1,17 @@
-//! Facts about the place of an event.
-//! See docs/decisions/policy.md#3.
+//! Facts about the place where an event happens. See docs/decisions/policy.md#3.
 
 use crate::{Orders, Population};
 
-/// The facts of one event. Nothing is kept between events; a fact that the event's decision does not use may be left
-/// at its default.
+/// The facts of one event. The policy keeps no facts between events. A fact that the event's decision does not use may
+/// keep its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The mapping of the page.
     pub mapping: Mapping,
     /// The touched page.
     pub page: Page,
-    /// Number of the touched page, and of the page after the last one that a fault on it may map: the end of its
-    /// mapping or of its superpage-sized region.
+    /// Two page numbers: that of the touched page, and the end of the pages that its fault may map (the end of its
+    /// mapping or of its superpage-sized region).
     pub place: (u64, u64),
     /// The superpage-sized region of the page.
     pub region: Region,
@@ -27,7 +26,8 @@ pub struct Facts {
 pub struct Mapping {
     /// The backing of the mapping.
     pub backing: Backing,
-    /// Whether the program advised for superpages (MADV_HUGEPAGE) or against them; `None`: neither.
+    /// Whether the program advised for superpages (MADV_HUGEPAGE, `true`) or against them
+    /// (`false`); `None`: no advice.
     pub advised: Option<bool>,
     /// Whether the mapping is writable.
     pub writable: bool,
@@ -43,10 +43,10 @@ pub enum Backing {
     Heap,
     /// A file.
     File {
-        /// Whether the file is in memory.
+        /// Whether the file is in the page cache.
         cached: bool,
     },
-    /// An object shared by several mappings.
+    /// A memory object that several mappings share.
     Shared,
 }
 
@@ -58,7 +58,7 @@ impl Backing {
     }
 }
 
-/// A base page.
+/// State of a base page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Page {
     /// The page never had contents.
@@ -68,66 +68,70 @@ pub enum Page {
     Swapped,
     /// The page is resident in another mapping of its object.
     InObject,
-    /// A page of the pool backs the page.
+    /// A pool page backs the page.
     Pooled,
     /// The page is in memory, but not mapped.
     Resident {
-        /// Whether a write must copy the page, as long as it is shared.
+        /// Whether a write must copy the page while the page is shared.
         cow: bool,
-        /// Whether other mappings have the page.
+        /// Whether other mappings share the page.
         shared: bool,
     },
-    /// The page is mapped, and was not written through this mapping.
+    /// The page is mapped, but was not written through this mapping.
     Mapped {
-        /// Whether a write must copy the page, as long as it is shared.
+        /// Whether a write must copy the page while the page is shared.
         cow: bool,
-        /// Whether other mappings have the page.
+        /// Whether other mappings share the page.
         shared: bool,
     },
 }
 
-/// An aligned, superpage-sized region; for a larger candidate of a scan, its extent.
+/// An aligned, superpage-sized region. For a scan's candidate larger than a superpage, the
+/// candidate's extent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Region {
-    /// The superpage that maps the region; for a larger candidate, one that maps some of it.
+    /// The superpage that maps the region. For a larger candidate, a superpage that maps part of
+    /// it.
     pub superpage: Option<Superpage>,
-    /// Whether the region has a page table with base pages.
+    /// Whether a page table maps base pages of the region.
     pub has_table: bool,
     /// Number of base pages in memory, mapped or not.
     pub populated: u16,
-    /// Number of swapped-out base pages (known when the page table was read).
+    /// Number of swapped-out base pages (known once the page table was read).
     pub swapped: u16,
     /// Whether all base pages are mapped.
     pub is_mapped: bool,
-    /// Whether a write to some of its pages copies (after a fork).
+    /// Whether a write to some page of the region must copy that page (after a fork).
     pub has_cow: bool,
-    /// Whether a page that a fault on another page mapped has not been used since (with [`Reads::UNACCESSED`],
-    /// where all are mapped).
+    /// Whether some page was mapped by a fault on another page and not accessed since. Set only with
+    /// [`Reads::UNACCESSED`], where all pages are mapped.
     pub has_unaccessed: bool,
-    /// Whether one mapping holds the whole region.
+    /// Whether the whole region lies in one mapping.
     pub inside: bool,
-    /// Orders whose aligned extent around the page begins in its mapping.
+    /// Orders for which the aligned extent around the page begins inside the page's mapping.
     pub begins: Orders,
-    /// Orders whose aligned extent around the page ends in its mapping.
+    /// Orders for which the aligned extent around the page ends inside the page's mapping.
     pub ends: Orders,
-    /// Orders whose extent has no page yet (with [`Reads::ABSENT`]).
+    /// Orders for which this extent has no page yet (with [`Reads::ABSENT`]).
     pub absent: Orders,
-    /// Orders whose extent has no resident page and no reservation (with [`Reads::UNRESERVED`]).
+    /// Orders for which this extent has neither a resident page nor a reservation (with
+    /// [`Reads::UNRESERVED`]).
     pub unreserved: Orders,
     /// The reservation that holds the page.
     pub reservation: Option<Reservation>,
-    /// Written pages: with [`Reads::DIRTY`], where all pages are in memory. For a reservation with more pages
-    /// than bits: no bits, all bits (except perhaps the touched page's), or some.
+    /// Written pages; set only with [`Reads::DIRTY`], where all pages are in memory. For a reservation with more pages
+    /// than bits, the bits only tell whether no page, all pages (except perhaps the touched one) or some pages were
+    /// written.
     pub dirty: Population,
-    /// Whether no process anywhere shares pages after a fork.
+    /// Whether no process on the machine shares pages after a fork.
     pub nothing_shared: bool,
-    /// Whether a daemon saw a recent access to a page.
+    /// Whether a daemon saw that a page was accessed recently.
     pub accessed: bool,
     /// Number of base pages that a daemon saw accessed recently, as a moving average.
     pub coverage: u16,
     /// Whether the clean pages are write-protected.
     pub is_protected: bool,
-    /// Whether some page is writable without a copy.
+    /// Whether some page can be written without a copy.
     pub has_writable: bool,
     /// Whether some page is shared.
     pub has_shared: bool,
@@ -137,11 +141,11 @@ pub struct Region {
     pub is_pooled: bool,
 }
 
-/// The aligned extent that conditions are evaluated on: at a first fault, the still unpopulated extent of a
-/// superpage (with [`Reads::AT_FAULT`]); for a scan's candidate, the extent of the candidate's order.
+/// The aligned extent that conditions are evaluated on: at a first fault, the unpopulated extent of a superpage (with
+/// [`Reads::AT_FAULT`]); for a scan, the candidate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Order of the extent; 0: a superpage's.
+    /// Order of the extent; 0: the order of the page table's superpage.
     pub order: u8,
     /// Number of base pages in memory.
     pub populated: u32,
@@ -150,7 +154,8 @@ pub struct Extent {
     /// Number of page-table walks to the extent in the sampling window, as a moving average (with
     /// [`Reads::MISSES`]).
     pub misses: u32,
-    /// TLB misses of a superpage here according to the profile, per unit of time.
+    /// According to the profile, number of TLB misses per unit of time of a superpage at this
+    /// place.
     pub profiled: u64,
 }
 
@@ -163,9 +168,9 @@ pub struct Superpage {
     pub zeros: bool,
     /// Whether it belongs to the pool.
     pub pooled: bool,
-    /// Whether a write must copy, as long as the superpage is shared.
+    /// Whether a write must copy, while the superpage is shared.
     pub cow: bool,
-    /// Whether other mappings have it.
+    /// Whether other mappings share the superpage.
     pub shared: bool,
 }
 
@@ -174,13 +179,14 @@ pub struct Superpage {
 pub struct Reservation {
     /// Order of the reservation.
     pub order: u8,
-    /// Number of pages in use.
+    /// Number of populated pages.
     pub populated: u32,
-    /// Whether the page's slot is in use already, by earlier contents of the page.
+    /// Whether the reservation's frame for the page is already in use, by earlier contents of the
+    /// page.
     pub is_taken: bool,
     /// Whether the reservation is excluded from filling.
     pub is_bad: bool,
-    /// Whether all of its pages are in use, in their slots, and not shared.
+    /// Whether all pages are populated, in the frames reserved for them, and not shared.
     pub is_full: bool,
 }
 
@@ -191,19 +197,19 @@ pub struct Machine {
     pub spent: u64,
     /// Time that this piece of the pass has taken so far.
     pub spent_in_piece: u64,
-    /// Whether the piece of work has used its time.
+    /// Whether the piece of work has used up its time.
     pub is_piece_done: bool,
-    /// Number of waiting candidates.
+    /// Number of candidates on the list.
     pub waiting: u32,
     /// Number of free base pages.
     pub free: u64,
-    /// Number of free base pages, including clear pages of reservations.
+    /// Number of free base pages, including unused pages of reservations.
     pub free_with_reserved: u64,
-    /// Number of base pages.
+    /// Number of base pages of the machine.
     pub pages: u64,
     /// Zeroed pages among the free base pages, per mille.
     pub zeroed_permille: u64,
-    /// Low and high watermark: below the first number of free pages reclaim starts, at the second it stops.
+    /// Low and high watermark, in numbers of free pages. Reclaim starts below the first and stops at the second.
     pub watermarks: (u64, u64),
     /// Whether background compaction was requested.
     pub compaction_wanted: bool,
@@ -211,39 +217,39 @@ pub struct Machine {
     pub is_fragmented: bool,
     /// Fragmentation score; higher is worse.
     pub fragmentation: u32,
-    /// Number of free superpages (with [`Reads::AT_FAULT`] at faults, [`Reads::OF_CANDIDATES`] for candidates;
-    /// so are `free` and `pages` there).
+    /// Number of free superpages (at faults with [`Reads::AT_FAULT`], for candidates with [`Reads::OF_CANDIDATES`];
+    /// there the same holds for `free` and `pages`).
     pub free_superpages: u32,
     /// Whether the next free superpage is zeroed (read with the same flags).
     pub is_prezeroed: bool,
 }
 
-/// The facts that are expensive to learn and that a policy uses.
+/// The set of facts that a policy uses and that are expensive to determine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads(u16);
 
 impl Reads {
-    /// [`Region::absent`].
+    /// Read [`Region::absent`].
     pub const ABSENT: Self = Self(1);
-    /// [`Region::unreserved`].
+    /// Read [`Region::unreserved`].
     pub const UNRESERVED: Self = Self(2);
-    /// [`Reservation::is_full`].
+    /// Read [`Reservation::is_full`].
     pub const FULL: Self = Self(4);
-    /// [`Region::dirty`], at a fault on a page that is in memory.
+    /// Read [`Region::dirty`] at a fault on a page that is in memory.
     pub const DIRTY: Self = Self(8);
-    /// [`Region::coverage`]: accessed bits of base pages.
+    /// Read [`Region::coverage`]: accessed bits of base pages.
     pub const COVERAGE: Self = Self(16);
-    /// [`Region::zeros`].
+    /// Read [`Region::zeros`].
     pub const ZEROS: Self = Self(32);
-    /// Whether pages were written since they were mapped.
+    /// Read whether pages were written since they were mapped.
     pub const WRITTEN: Self = Self(64);
-    /// The facts of conditions at a first fault: [`Facts::extent`] and free memory.
+    /// Read the facts of conditions at a first fault: [`Facts::extent`] and free memory.
     pub const AT_FAULT: Self = Self(128);
-    /// The facts of conditions on candidates: [`Facts::extent`] and free memory.
+    /// Read the facts of conditions on candidates: [`Facts::extent`] and free memory.
     pub const OF_CANDIDATES: Self = Self(256);
-    /// [`Extent::misses`]: page-table walks by region.
+    /// Read [`Extent::misses`]: page-table walks by region.
     pub const MISSES: Self = Self(512);
-    /// [`Region::has_unaccessed`].
+    /// Read [`Region::has_unaccessed`].
     pub const UNACCESSED: Self = Self(1024);
 
     pub(crate) const fn when(self, is_read: bool) -> Self {
@@ -254,7 +260,7 @@ impl Reads {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of these facts are read.
+    /// Whether this set contains all facts of `other`.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -1,4 +1,5 @@
-//! Page faults: the parts of events 1 to 3 that happen in a fault.
+//! Page faults: allocation, preparation and mapping (events 1 to 3), as far as they happen in a
+//! fault.
 
 use crate::action::{Compaction, DaemonAction, FaultAction, How, Wait, WatchAction};
 use crate::ahead::Prefault as Ahead;
@@ -12,12 +13,12 @@ use crate::rules::{
 use crate::scan::{Pages, Promotion, Refused, SoftFault};
 use crate::{Action, Attempt, Facts, Orders, Policy, Reads, Scale, orders, scan};
 
-/// The rules as a fault needs them.
+/// The rules in the form that faults need.
 #[derive(Debug, Clone)]
 pub(crate) struct AtFault {
     /// All sizes of the design.
     pub sizes: Orders,
-    /// Whether a first fault asks for a whole superpage.
+    /// Whether a first fault requests a whole superpage.
     superpage: bool,
     /// Orders below a superpage that a fault may map.
     pub smaller: Orders,
@@ -25,19 +26,19 @@ pub(crate) struct AtFault {
     pub larger: Orders,
     /// Orders of reservations.
     pub reserved: Orders,
-    /// Number of pages from which on a region is a candidate at once.
+    /// A region with at least this many populated pages becomes a candidate at once.
     crossing: u16,
     pub reads: Reads,
-    /// A fault without a superpage gets one base page, without further checks.
+    /// Whether every fault outside superpages gets one base page, without further checks.
     one_page: bool,
-    /// A fault on a page in a superpage's reservation maps the page, without further checks while the
-    /// reservation has fewer pages than this.
+    /// A fault in a superpage's reservation maps only its page, without further checks, while the reservation has fewer
+    /// populated pages than this.
     one_reserved: Option<u32>,
-    /// Number of pages from which on a reservation is prepared whole.
+    /// A reservation with at least this many populated pages is prepared whole.
     fill_at: Option<u16>,
 }
 
-/// Sequential faults (Lameter's prefault).
+/// State of a sequence of faults (Lameter's prefault).
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence(Ahead);
 
@@ -100,22 +101,23 @@ impl AtFault {
     }
 }
 
-/// How many faults on adjacent pages of a region with base pages get one base page each and nothing else.
+/// Which faults on adjacent pages of a region with base pages get one base page each and cause nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
-    /// None that is known.
+    /// Unknown: decide each fault separately.
     None,
-    /// All faults, from any free page.
+    /// All faults. Any free page serves them.
     Base,
-    /// Faults in a superpage's reservation, while it has fewer pages than this.
+    /// Faults in a superpage's reservation, while the reservation has fewer populated pages than
+    /// `below`.
     Reserved {
-        /// Number of pages; the fault that would reach it is decided separately.
+        /// Number of populated pages. Decide the fault that would reach it separately.
         below: u32,
     },
 }
 
 impl Policy {
-    /// The result of faults on untouched anonymous memory, for executors that map many pages at once.
+    /// Predicts faults on untouched anonymous memory, for executors that map many pages at once.
     #[inline]
     pub fn plain(&self, write: bool, mapping: &Mapping) -> Plain {
         if !write && self.rules.allocation.zero_page {
@@ -138,7 +140,7 @@ impl Policy {
             && (mapping.backing.is_anonymous() || allocation.form == Form::Reservation)
     }
 
-    /// A fault, decided by all facts but the machine's.
+    /// Decides a fault. Uses all facts except [`Facts::machine`].
     pub fn fault(&mut self, write: bool, facts: &Facts) -> FaultAction {
         if let Some(superpage) = facts.region.superpage {
             return self.under_superpage(write, superpage, &facts.mapping);
@@ -173,7 +175,7 @@ impl Policy {
         }
     }
 
-    /// The first touch of a page.
+    /// Decides the first touch of a page.
     fn untouched(&mut self, write: bool, facts: &Facts) -> FaultAction {
         let large = self.wants_superpage(facts).then_some(self.scale.superpage);
         let order = self.larger(self.at_fault.larger, facts).or(large);
@@ -208,7 +210,7 @@ impl Policy {
         }
     }
 
-    /// There was no memory for the action of a fault: returns the next one.
+    /// Returns the next action after a fault's action found no memory.
     pub fn no_memory(&mut self, action: FaultAction, facts: &Facts) -> FaultAction {
         match action {
             FaultAction::MakeSuperpage { order, .. } => self.no_fresh(order, facts),
@@ -217,7 +219,7 @@ impl Policy {
         }
     }
 
-    /// No free memory for a superpage of this size: try the next smaller size, finally base pages.
+    /// Memory has no free superpage of this size: tries the next smaller size, finally base pages.
     fn no_fresh(&mut self, order: u8, facts: &Facts) -> FaultAction {
         if order > self.scale.superpage {
             if let Some(order) = self.larger(self.at_fault.larger.below(order), facts) {
@@ -230,7 +232,7 @@ impl Policy {
         self.base(facts.region.absent.below(order), facts)
     }
 
-    /// A page of a mapping that may have reservations.
+    /// Decides the first touch of a page that a reservation may hold.
     fn reserved(&mut self, facts: &Facts) -> FaultAction {
         if self.at_fault.reserved.is_empty() || !self.is_eligible(&facts.mapping) {
             return self.base(facts.region.absent, facts);
@@ -245,8 +247,8 @@ impl Policy {
         if reservation.is_taken {
             return self.base(Orders::NONE, facts);
         }
-        // A fully resident file has its pages in superpages, and a read maps one at once (FreeBSD:
-        // vm_fault_soft_fast).
+        // The pages of a fully resident file lie in physical superpages, and a read maps a
+        // superpage at once (FreeBSD: vm_fault_soft_fast).
         let is_file = facts.mapping.backing == Backing::File { cached: true };
         let is_first = reservation.populated == 0 && !facts.region.has_table;
         if is_file
@@ -280,13 +282,12 @@ impl Policy {
         }
     }
 
-    /// No free memory for a reservation of this size.
+    /// Memory is too short for a reservation of this size: tries smaller sizes.
     fn not_reserved(&mut self, order: u8, facts: &Facts) -> FaultAction {
         self.reserve(self.at_fault.reserved.below(order), facts)
     }
 
-    /// The largest size between a base page and a superpage whose aligned pages are all absent (mTHP). Else base
-    /// pages.
+    /// Maps the largest size below a superpage whose aligned pages are all absent (mTHP), or else base pages.
     fn base(&mut self, absent: Orders, facts: &Facts) -> FaultAction {
         let smaller = self.at_fault.smaller;
         if !smaller.is_empty() && self.is_eligible(&facts.mapping) {
@@ -303,7 +304,7 @@ impl Policy {
         FaultAction::MapBase { pages }
     }
 
-    /// Number of resident pages to map on each side, as if read (FreeBSD: vm_fault_prefault).
+    /// Number of resident pages to map read-only on each side (FreeBSD: vm_fault_prefault).
     fn around(&self) -> u8 {
         match self.rules.preparation.prefault {
             Prefault::Resident(side) => side,
@@ -311,7 +312,7 @@ impl Policy {
         }
     }
 
-    /// A fault on an unmapped resident page.
+    /// Decides a fault on an unmapped resident page.
     fn resident(&self, write: bool, facts: &Facts) -> FaultAction {
         match self.prepared(write, facts) {
             Some(writable) => FaultAction::MapInPlace { writable },
@@ -319,8 +320,8 @@ impl Policy {
         }
     }
 
-    /// A page of a reservation was prepared: whether the rest is prepared at once (Quicksilver's synchronous
-    /// preparation). Decided by its mapping and its reservation.
+    /// After a page of a reservation was prepared, decides whether to prepare the rest at once (Quicksilver's
+    /// synchronous preparation).
     pub(crate) fn populated(&self, facts: &Facts) -> Action {
         let (Some(at), Some(reservation)) = (self.at_fault.fill_at, facts.region.reservation)
         else {
@@ -332,18 +333,19 @@ impl Policy {
             && reservation.populated >= at.into()
             && !reservation.is_bad
             && backing.is_anonymous()
-            // An object shorter than the extent cannot be filled; a heap may still grow over it.
+            // An object shorter than the extent cannot fill the extent, but a heap may still grow.
             && (backing == Backing::Heap || facts.region.inside);
         if fills { Action::Populate { most: u32::MAX } } else { Action::Nothing }
     }
 
-    /// All pages of a reservation are prepared: whether to map a superpage although its base pages were never
-    /// mapped.
+    /// After all pages of a reservation were prepared, decides whether to map a superpage although its base pages were
+    /// never mapped.
     pub(crate) fn mapped_at_once(&self, write: bool, facts: &Facts) -> Action {
         self.prepared(write, facts).map_or(Action::Nothing, |writable| self.in_place(writable))
     }
 
-    /// The same: whether the superpage is writable; `None`: none is mapped.
+    /// For [`Self::mapped_at_once`], returns whether the superpage is writable; `None`: do not map
+    /// a superpage.
     fn prepared(&self, write: bool, facts: &Facts) -> Option<bool> {
         let region = &facts.region;
         let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
@@ -373,7 +375,7 @@ impl Policy {
         }
     }
 
-    /// A page was mapped: whether to map all pages of its region as one superpage.
+    /// After a page was mapped, decides whether to map all pages of its region as one superpage.
     pub(crate) fn mapped(&self, facts: &Facts) -> Action {
         let region = &facts.region;
         let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
@@ -405,14 +407,15 @@ impl Policy {
         Action::MakeSuperpage { order: self.scale.superpage, how, effort: Effort::None }
     }
 
-    /// Whether this growth of a region matters: executors need to report [`crate::Event::Grew`] only then.
+    /// Whether this growth of a region crosses a threshold. Executors need not report other growth
+    /// ([`crate::Event::Grew`]).
     #[inline]
     pub fn is_crossed(&self, before: u16, after: u16) -> bool {
         (before..after).contains(&(self.at_fault.crossing - 1))
     }
 
-    /// Memory was populated: whether the region becomes a candidate of the scan at once. A heap that does not
-    /// cover the whole region yet is left to the scan, and a reservation has its superpage.
+    /// After memory was populated, decides whether its region becomes a candidate of the scan at once. Excludes a heap
+    /// that does not cover the whole region yet, and reservations, which have superpages already.
     #[inline]
     pub(crate) fn grew(&self, before: u16, after: u16, facts: &Facts) -> Action {
         let region = &facts.region;
@@ -421,17 +424,17 @@ impl Policy {
     }
 }
 
-// Event 1, allocation: what to do when no memory is free.
+// Event 1, allocation: actions when no memory is free.
 
 /// State of a superpage allocation that compacts and reclaims (`__alloc_pages_slowpath` of a costly order).
 /// Executors return it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
-    /// Mode of the second compaction.
+    /// Mode of the second compaction attempt.
     pub second: Compaction,
     /// Whether to give up if compaction could not be tried.
     pub gives_up: bool,
-    /// Whether this is the second compaction.
+    /// Whether the second compaction attempt has begun.
     pub is_second: bool,
 }
 
@@ -439,7 +442,7 @@ pub struct Direct {
 const CLUSTER: u64 = 32;
 
 impl Policy {
-    /// No base page is free: release what the design holds back, then reclaim pages.
+    /// When no base page is free: releases memory that the design holds back, then reclaims pages.
     pub(crate) fn no_page(&self, wanted: u64) -> Action {
         match self.breaks_reservations() {
             true => Action::BreakReservation { wanted },
@@ -447,7 +450,7 @@ impl Policy {
         }
     }
 
-    /// The last attempt freed nothing.
+    /// Returns the next action after `tried` freed nothing.
     pub(crate) fn still_no_page(&self, tried: Action) -> Action {
         match tried {
             Action::BreakReservation { wanted } => Action::ReleaseHeld { wanted },
@@ -465,12 +468,12 @@ impl Policy {
         Action::Reclaim { pages, lumpy: self.is_lumpy(pages), direct }
     }
 
-    /// Whether so many pages are reclaimed from one aligned block.
+    /// Whether a reclaim of this many pages takes them from one aligned block.
     pub(crate) fn is_lumpy(&self, pages: u64) -> bool {
         self.rules.memory.reclaim == Reclaim::Lumpy && pages >= 1 << self.scale.superpage
     }
 
-    /// No superpage is free.
+    /// Returns the first action when no superpage is free.
     pub(crate) fn no_superpage(&self, effort: Effort, daemon: bool) -> Action {
         use Compaction::{Async, SyncLight};
         let (second, gives_up) = match effort {
@@ -478,7 +481,7 @@ impl Policy {
             Effort::Wake => return Action::Wake,
             Effort::Direct => (Async, true),
             Effort::DirectRetry => (SyncLight, false),
-            // Linux 4.3: a fault's compaction is asynchronous, khugepaged's is SYNC_LIGHT, also the second.
+            // Linux 4.3: the second compaction is asynchronous for a fault, and SYNC_LIGHT for khugepaged.
             Effort::Direct43 => (if daemon { SyncLight } else { Async }, true),
         };
         let direct = Direct { second, gives_up, is_second: false };
@@ -488,7 +491,7 @@ impl Policy {
         }
     }
 
-    /// Still no free superpage after compaction.
+    /// Returns the next action if compaction made no superpage free.
     pub(crate) fn after_compaction(&self, direct: Direct, result: Result) -> Action {
         if direct.is_second || direct.gives_up && result == Result::Unavailable {
             return Action::GiveUp;
@@ -496,7 +499,7 @@ impl Policy {
         self.reclaim_for(direct)
     }
 
-    /// Still no free superpage after reclaim.
+    /// Returns the next action if reclaim made no superpage free.
     pub(crate) fn after_reclaim(&self, direct: Direct) -> Action {
         if !self.compacts() {
             return Action::GiveUp;
@@ -505,7 +508,7 @@ impl Policy {
         Action::Compact { mode: direct.second, direct: Some(again) }
     }
 
-    /// The pool lacks a superpage: compact memory for it, then reclaim pages.
+    /// When the pool lacks a superpage: compacts memory, then reclaims pages.
     pub(crate) fn no_pool_page(&self, tried: Attempt) -> Action {
         let reclaims = self.rules.memory.reclaim != Reclaim::None;
         match (tried, self.rules.allocation.shortage) {
@@ -525,10 +528,11 @@ impl Policy {
     }
 }
 
-// Event 4: a superpage's mapping is destroyed, and its frames are released or held.
+// Event 4: the mapping of a superpage is destroyed; its frames are released or held.
 
 impl Policy {
-    /// Pages of a superpage are unmapped. Unmapping part of a pool page is refused, so the page stays.
+    /// Decides the effect of unmapping pages of a superpage. Unmapping part of a pool page is refused, so the page
+    /// stays.
     pub(crate) fn unmapped(&self, whole: bool, facts: &Facts) -> Action {
         match facts.region.superpage {
             None => Action::Nothing,
@@ -538,13 +542,14 @@ impl Policy {
         }
     }
 
-    /// The protection of part of a superpage changes. This is refused for a pool page.
+    /// Decides the effect of changing the protection of pages of a superpage. For part of a pool
+    /// page the change is refused.
     pub(crate) fn protected(&self, whole: bool, facts: &Facts) -> Action {
         let is_split = facts.region.superpage.is_some() && !facts.region.is_pooled && !whole;
         if is_split && self.rules.unmapping.on.protect { Action::Demote } else { Action::Keep }
     }
 
-    /// Pages of a superpage are mapped once more. Memory shared by mappings of an object has base pages in each.
+    /// Decides the effect of a second mapping of a superpage's pages. Every mapping of a shared object uses base pages.
     pub(crate) fn shared(&self, whole: bool, private: bool, facts: &Facts) -> Action {
         match facts.region.superpage {
             None => Action::Keep,
@@ -553,20 +558,20 @@ impl Policy {
         }
     }
 
-    /// The fate of the frames of a split superpage whose pages are unmapped.
+    /// Decides whether to hold or release the unmapped frames of a split superpage.
     pub(crate) fn demoted(&self, reserved: bool) -> Action {
         let holds = self.rules.deallocation.release == Release::UnderPressure;
         if holds && !reserved { Action::Hold } else { Action::Release }
     }
 }
 
-// Event 4 in the background: superpages with uneven accesses are split (HugeScope, FHPM).
+// Event 4 in the background: a daemon splits superpages with uneven accesses (HugeScope, FHPM).
 //
-// A pass watches some superpages for a while: they are mapped by base pages, in place, so that each base page has an
-// accessed bit. Then each is split for good, or mapped as one again.
+// A pass watches some superpages for a while: it maps them by base pages, in place, so that each base page has an
+// accessed bit. Then it splits each superpage for good, or maps it as one again.
 
 impl Policy {
-    /// A pass begins, or continues when its window is over.
+    /// Begins a pass, or continues it when its window is over.
     pub(crate) fn split_begins(&mut self, facts: &Facts) -> DaemonAction {
         let Some(scan) = self.rules.unmapping.scan else { return DaemonAction::Wait(Wait::Period) };
         let is_short = scan.below_percent >= 100
@@ -578,7 +583,8 @@ impl Policy {
         }
     }
 
-    /// Superpages are watched, or one of them was visited.
+    /// Returns the next action after superpages were put under watch, or after one of them was
+    /// visited.
     pub(crate) fn split_goes_on(
         &self,
         action: WatchAction,
@@ -594,7 +600,7 @@ impl Policy {
         }
     }
 
-    /// Decides about a watched superpage.
+    /// Decides whether to split a watched superpage.
     pub(crate) fn watched(&self, facts: &Facts) -> Action {
         let order = self.scale.superpage;
         match &self.rules.unmapping.when {

@@ -1,16 +1,17 @@
-//! What a superpage design means: events and facts in, actions out.
+//! The behaviour of a superpage design, as a function from events and facts to actions.
 //!
-//! A design's [`Rules`] are values that `design` reads from a file. A [`Policy`] interprets them: an executor passes
-//! an event ([`Event`]) and the facts of its place ([`Facts`]), and performs the returned [`Action`]. The result of
-//! the action is the next event ([`Event::Outcome`]). Executors decide nothing:
+//! A design's [`Rules`] are values that `design` reads from a file, and a [`Policy`] interprets the rules. An executor
+//! passes an event ([`Event`]) and the facts of its place ([`Facts`]) to the policy, and performs the returned
+//! [`Action`]. The executor reports the result of the action as the next event ([`Event::Outcome`]). Executors decide
+//! nothing:
 //!
 //! | executor | performs on |
 //! |---|---|
-//! | `lab` | a simulated machine, and charges cycles |
-//! | `live` | memory of programs that it runs beside, by the kernel's MADV_COLLAPSE |
+//! | `lab` | a simulated machine, where actions cost cycles |
+//! | `live` | memory of other, running programs, with the kernel's MADV_COLLAPSE |
 //!
-//! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
-//! See docs/decisions/policy.md#2.
+//! Pure: no clock, no I/O, no kernel, and no allocation after [`Policy::new`]. See
+//! docs/decisions/policy.md#2.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -54,7 +55,7 @@ pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
 
 use fault::AtFault;
 
-/// A design's rules on one machine, with the state kept between events.
+/// A design's rules on one machine, and the state kept between events.
 #[derive(Debug, Clone)]
 pub struct Policy {
     rules: Rules,
@@ -68,7 +69,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy of `rules` on a machine of this scale.
+    /// Makes the policy of `rules` on a machine of this scale.
     pub fn new(rules: &Rules, scale: Scale) -> Self {
         Self {
             at_fault: AtFault::new(rules, &scale),
@@ -82,7 +83,7 @@ impl Policy {
         }
     }
 
-    /// The action to perform.
+    /// Returns the action to perform after an event.
     #[inline(always)]
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
@@ -106,7 +107,7 @@ impl Policy {
         }
     }
 
-    /// The result of an action: returns the next action.
+    /// Returns the next action after `action` ended with `result`.
     fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
         match action {
             Action::Fault(action) => Action::Fault(self.no_memory(action, facts)),

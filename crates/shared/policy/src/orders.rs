@@ -3,15 +3,16 @@
 use crate::rules::{Form, Rules};
 use crate::{Action, Condition, Fact, Facts, Policy, Reads};
 
-/// Page sizes as orders: a page of order `n` has 2^n base pages. Orders up to 31.
+/// A set of page sizes, stored as orders: a page of order `n` has 2^n base pages. Orders go up to
+/// 31.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Orders(u32);
 
 impl Orders {
-    /// No size.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set with one more size.
+    /// Adds a size.
     #[must_use]
     pub const fn with(self, order: u8) -> Self {
         Self(self.0 | 1 << (order & 31))
@@ -29,46 +30,46 @@ impl Orders {
         self.0 == 0
     }
 
-    /// Intersection.
+    /// The intersection of two sets.
     #[must_use]
     #[inline]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Union.
+    /// The union of two sets.
     #[must_use]
     #[inline]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The orders below `order`.
+    /// The subset of orders below `order`.
     #[must_use]
     #[inline]
     pub const fn below(self, order: u8) -> Self {
         Self(self.0 & ((1 << (order & 31)) - 1))
     }
 
-    /// The orders above `order`.
+    /// The subset of orders above `order`.
     #[must_use]
     #[inline]
     pub const fn above(self, order: u8) -> Self {
         Self(self.0 & !((2u32 << (order & 31)).wrapping_sub(1)))
     }
 
-    /// The largest order.
+    /// The largest order in the set.
     #[inline]
     pub const fn largest(self) -> Option<u8> {
         if self.0 == 0 { None } else { Some(self.0.ilog2() as u8) }
     }
 
-    /// The smallest order.
+    /// The smallest order in the set.
     pub const fn smallest(self) -> Option<u8> {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as u8) }
     }
 
-    /// Every order in the set, ascending.
+    /// Iterates over the orders in the set, ascending.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u8> {
         (0..32).filter(move |&order| self.has(order))
     }
@@ -80,17 +81,17 @@ impl FromIterator<u8> for Orders {
     }
 }
 
-// Several sizes: which one a fault maps, and which one a scan makes.
+// Designs with several sizes: choosing the size that a fault maps, and the size that a scan makes.
 //
-// Both try the largest size first. A fault maps the largest size whose aligned extent lies in the mapping, is empty,
-// and is worth it; where no memory is free for it, the next smaller one (Trident; mTHP). A scan gets candidates of
-// its largest size first. If a candidate does not qualify, is not worth it or has no memory, the scan gets the
-// candidates of the next smaller size inside it ([`Action::Consider`]).
+// Both try the largest size first. A fault maps the largest size whose aligned extent lies in the mapping, is empty and
+// satisfies the condition; if memory is too short for this size, the next smaller one (Trident; mTHP). A scan gets
+// candidates of its largest size first. If a candidate does not qualify, fails the condition or gets no memory, the
+// scan gets the candidates of the next smaller size inside it ([`Action::Consider`]).
 //
-// A scan without a condition makes no pages smaller than the page table's superpage: khugepaged does not.
+// A scan without a condition makes no pages smaller than the page table's superpage, like khugepaged.
 
 impl Policy {
-    /// Whether a fault should map a page of this size.
+    /// Whether the condition lets a fault map a page of this size.
     pub(crate) fn worth_it(&self, order: u8, facts: &Facts) -> bool {
         self.holds(self.rules.allocation.when.as_ref(), order, facts)
     }
@@ -105,13 +106,13 @@ impl Policy {
         fits.iter().rev().find(|&order| self.worth_it(order, facts))
     }
 
-    /// Whether a scan should make a page of this size from a candidate.
+    /// Whether the condition lets a scan make a page of this size from a candidate.
     pub(crate) fn worth_copying(&self, order: u8, facts: &Facts) -> bool {
         let scan = self.rules.mapping.scan.as_ref();
         self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
     }
 
-    /// The order in facts; 0: the page table's superpage.
+    /// Replaces order 0 in facts by the order of the page table's superpage.
     pub(crate) fn size(&self, order: u8) -> u8 {
         if order == 0 { self.scale.superpage } else { order }
     }
@@ -136,12 +137,12 @@ impl Policy {
         }
     }
 
-    /// Whether the design makes superpages of this size; the page table's size only if the design includes it.
+    /// Whether the design makes superpages of this size.
     pub(crate) fn has_size(&self, order: u8) -> bool {
         self.rules.allocation.form != Form::Superpage || self.sizes().has(order)
     }
 
-    /// Makes no page of this size: considers the next smaller size, if there is one.
+    /// Skips this size: considers the next smaller size, if there is one.
     pub(crate) fn consider_below(&self, order: u8) -> Action {
         match self.scanned_sizes().below(order).largest() {
             Some(order) => Action::Consider { order },
@@ -149,13 +150,14 @@ impl Policy {
         }
     }
 
-    /// The misses in the profile for a superpage, by its offset in the program's memory.
+    /// Number of TLB misses per unit of time, according to the profile, of the superpage at
+    /// `offset` in the program's memory.
     pub fn profiled(&self, offset: u64) -> u64 {
         self.rules.profile.as_ref().map_or(0, |profile| profile.at(offset))
     }
 }
 
-/// The facts that conditions need.
+/// Returns the expensive facts that the rules need.
 pub(crate) fn reads(rules: &Rules) -> Reads {
     let scan = rules.mapping.scan.as_ref();
     let of_scan = scan.and_then(|scan| scan.when.as_ref());

@@ -1,6 +1,5 @@
-//! Event 3 after the fault: scans that make superpages by copying, by address (khugepaged), by population (Ingens),
-//! by recent access (HawkEye).
-//! See docs/decisions/lab-model.md#7.
+//! Mapping (event 3) after the fault: scans that make superpages by copying. They take candidates by address
+//! (khugepaged), by population (Ingens) or by recent accesses (HawkEye). See docs/decisions/lab-model.md#7.
 
 use core::cmp::Reverse;
 
@@ -10,15 +9,16 @@ use crate::event::Result;
 use crate::rules::{CleanPages, Effort, Scan, ScanOrder};
 use crate::{Action, Condition, DaemonAction, Facts, Policy, Population, Region, Rule};
 
-/// Cost of visiting a region, collapsed or not, in entries of a scan's budget (HPAGE_PMD_NR).
+/// Units of a scan's budget that visiting a region costs, collapsed or not (HPAGE_PMD_NR).
 const VISIT: u32 = 512;
-/// Minimum number of candidates of a process that HawkEye serves.
+/// HawkEye serves only processes with at least this many candidates.
 const MIN_CANDIDATES: usize = 8;
-/// Ratio of sleep to work of sampling: a twentieth of one CPU (HawkEye, code).
+/// Ratio of sleep to work while sampling, so that sampling uses a twentieth of one CPU (HawkEye,
+/// code).
 const SAMPLE_REST: u64 = 19;
 
 impl Policy {
-    /// A piece of a scan's pass begins.
+    /// Returns the first action of a piece of a scan's pass.
     pub(crate) fn scan_begins(&mut self, facts: &Facts) -> DaemonAction {
         let Some(scan) = &self.rules.mapping.scan else { return DaemonAction::Wait(Wait::Period) };
         if self.scanned_sizes().is_empty() {
@@ -44,7 +44,7 @@ impl Policy {
         }
     }
 
-    /// A visit or the ranking is over.
+    /// Returns the next action after a visit or the ranking.
     pub(crate) fn scanned(
         &mut self,
         action: ScanAction,
@@ -71,8 +71,8 @@ impl Policy {
         &mut self.passes[Daemon::Scan as usize]
     }
 
-    /// The next region by address. A region costs 512 units of the budget whether or not it is collapsed, a
-    /// skipped mapping costs one.
+    /// Visits the next region by address. A region costs 512 units of the budget whether or not it is collapsed; a
+    /// skipped mapping costs one unit.
     fn next_by_address(&mut self, facts: &Facts) -> DaemonAction {
         if self.pass().budget < VISIT || self.is_spent(facts) {
             return DaemonAction::Wait(Wait::Period);
@@ -101,8 +101,8 @@ impl Policy {
         }
     }
 
-    /// Charges a visit to the budget. A larger extent counts as the superpages that fit in it (Trident:
-    /// khugepaged_scan_mm_slot), whether it is visited whole or in parts.
+    /// Charges a visit to the budget. An extent larger than a superpage costs as much as the superpages that fit in it
+    /// (Trident: khugepaged_scan_mm_slot), whether visited whole or in parts.
     fn charge(&mut self, action: ScanAction, result: Result, cost: u32) {
         if let ScanAction::Visit(_) = action {
             let largest = self.scanned_sizes().above(self.scale.superpage).largest();
@@ -113,13 +113,13 @@ impl Policy {
         }
     }
 
-    /// Ingens: the regions whose population crossed the threshold, first come first served. The scan by address
-    /// continues from each of them, so one that no longer qualifies costs a visit of the regions behind it.
+    /// Ingens: visits the regions whose population crossed the threshold, first come first served. The scan by address
+    /// continues from each such region, so a region that no longer qualifies costs visits of the regions after it.
     ///
-    /// The thread works until no candidate waits, then sleeps for the whole period: the fault path does wake it,
-    /// but `khugepaged_wait_work` waits for the kernel thread to be stopped, and sleeps on. After a failure it
-    /// waits for no condition, and the next candidate ends its sleep (`khugepaged_alloc_sleep`). A second
-    /// failure ends the round, and resets the record of the first.
+    /// Ingens' thread works until no candidate is left, then sleeps for the whole period. The fault path wakes the
+    /// thread, but `khugepaged_wait_work` goes back to sleep unless the thread is being stopped. After a failed
+    /// allocation there is no such check, so the next candidate ends the sleep (`khugepaged_alloc_sleep`). A second
+    /// failure ends the round and clears the record of the first.
     fn serve(&mut self, budget: u32, facts: &Facts) -> DaemonAction {
         if self.is_spent(facts) {
             return DaemonAction::Wait(Wait::Period);
@@ -169,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// Whether a pass has used its share of a CPU.
+    /// Whether the pass has used up its share of a CPU.
     fn is_spent(&self, facts: &Facts) -> bool {
         let Some(scan) = &self.rules.mapping.scan else { return true };
         let share = self.scale.ticks_of(scan.every) / 100 * u64::from(scan.cpu_percent);
@@ -189,7 +189,8 @@ impl Policy {
         scan.map_or(0, |scan| self.scale.ticks_of(scan.after_failure))
     }
 
-    /// Whether to inspect a region: `hpage_collapse_scan_pmd` without its page table.
+    /// Decides whether to inspect a region: the checks of `hpage_collapse_scan_pmd` that need no
+    /// page table.
     pub(crate) fn collapsible(&self, requested: bool, facts: &Facts) -> Action {
         let (least, referenced) = match &self.rules.mapping.scan {
             Some(scan) if !requested => (scan.least_present, scan.referenced && by_place(scan)),
@@ -200,7 +201,8 @@ impl Policy {
         let is_larger = order > self.scale.superpage;
         let populated =
             if is_larger { facts.extent.populated } else { u32::from(region.populated) };
-        // A larger extent may contain private superpages (Trident: khugepaged_scan_pud).
+        // An extent larger than a superpage may contain private superpages (Trident:
+        // khugepaged_scan_pud).
         let is_smaller = match region.superpage {
             None => region.has_table,
             Some(page) => is_larger && self.size(page.order) < order && !page.zeros && !page.cow,
@@ -221,13 +223,14 @@ impl Policy {
         }
     }
 
-    /// The region's page table was read.
+    /// Decides whether to collapse a region whose page table was read.
     pub(crate) fn collapse(&self, requested: bool, facts: &Facts) -> Action {
         let region = &facts.region;
         let order = self.size(facts.extent.order);
         let is_larger = order > self.scale.superpage;
         let (effort, exclusive, most_swapped) = match &self.rules.mapping.scan {
-            // No page of a larger extent may be swapped out (Trident: khugepaged_scan_pud).
+            // In an extent larger than a superpage, no page may be swapped out (Trident:
+            // khugepaged_scan_pud).
             Some(scan) if !requested && is_larger => (scan.effort, scan.exclusive, 0),
             Some(scan) if !requested => (scan.effort, scan.exclusive, scan.most_swapped),
             _ => (Effort::DirectRetry, false, u16::MAX),
@@ -245,7 +248,7 @@ impl Policy {
         Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort }
     }
 
-    /// Clears accessed bits, or after the window counts the bits that were set again.
+    /// Clears accessed bits; at the end of the window, counts the bits that were set again.
     pub(crate) fn sample(&mut self) -> DaemonAction {
         match self.rules.mapping.sampling() {
             None => DaemonAction::Wait(Wait::Period),
@@ -257,7 +260,7 @@ impl Policy {
         }
     }
 
-    /// Accessed bits were cleared, or counted.
+    /// Returns the next action after accessed bits were cleared or counted.
     pub(crate) fn sampled(&mut self, facts: &Facts) -> DaemonAction {
         let Some(sampling) = self.rules.mapping.sampling() else {
             return DaemonAction::Wait(Wait::Period);
@@ -281,8 +284,8 @@ impl Policy {
         is_candidate.then(|| if by_misses { misses } else { bin(region.coverage) })
     }
 
-    /// Rank of a process by the ranks of its candidates: the largest share of time in page-table walks comes
-    /// first, among equals the one served longest ago. `None`: too few candidates.
+    /// Rank of a process whose candidates have these ranks. The process with the largest share of time in page-table
+    /// walks comes first; among equals, the process served longest ago. `None`: the process has too few candidates.
     pub fn rank_process(
         &self,
         ranks: impl Iterator<Item = u32>,
@@ -301,21 +304,22 @@ pub struct Process {
     pub walks_permille: u64,
     /// Time at which it was last served, in ticks; 0: never.
     pub served: u64,
-    /// Its number.
+    /// The process's number.
     pub number: u32,
 }
 
-/// Whether candidates are ordered by address or arrival, and not by access.
+/// Whether a scan takes candidates by address or by arrival, rather than by accesses.
 pub(crate) fn by_place(scan: &Scan) -> bool {
     matches!(scan.order, ScanOrder::Address | ScanOrder::Crossing)
 }
 
-/// The bin of a coverage: its binary logarithm, rounded up (HawkEye's code; its paper has ten equal bins).
+/// The bin of a coverage: its binary logarithm, rounded up. (This is HawkEye's code; HawkEye's paper has ten equal
+/// bins.)
 fn bin(coverage: u16) -> u32 {
     u32::from(coverage).next_power_of_two().ilog2()
 }
 
-// When FreeBSD maps a superpage in place: pure functions, the truth tables of its `pmap_promote_pde` and
+// FreeBSD's conditions for mapping a superpage in place, as pure functions: those of `pmap_promote_pde` and
 // `vm_fault_soft_fast`.
 
 /// The base mappings under a virtual superpage, as `pmap_promote_pde` finds them.
@@ -327,7 +331,7 @@ pub struct Pages<'a> {
     pub mapped: bool,
     /// All entries have the same protection, wiring, cache mode and so on.
     pub uniform: bool,
-    /// All entries have their accessed bit, or the accessed bits are irrelevant.
+    /// All entries have their accessed bit set, or the design ignores accessed bits.
     pub accessed: bool,
     /// The mapping permits writes.
     pub writable: bool,
@@ -335,8 +339,8 @@ pub struct Pages<'a> {
     pub dirty: &'a Population,
 }
 
-/// A soft fault on a resident page of a superpage's worth of resident pages, as
-/// `vm_fault_soft_fast` finds it.
+/// A soft fault on a page whose physical superpage may be fully resident, as `vm_fault_soft_fast`
+/// finds it.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftFault<'a> {
     /// The reservation is fully populated.
@@ -347,17 +351,17 @@ pub struct SoftFault<'a> {
     pub inside: bool,
     /// Virtual and physical address have the same offset in a superpage.
     pub congruent: bool,
-    /// The mapping is wired.
+    /// The mapping is wired (locked in memory).
     pub wired: bool,
     /// The mapping permits writes.
     pub writable: bool,
     /// A page is busy.
     pub busy: bool,
-    /// The dirty pages, of any writer.
+    /// The pages that any mapping has dirtied.
     pub dirty: &'a Population,
     /// Index of the faulting page.
     pub slot: u16,
-    /// The object is anonymous and copies from no other object.
+    /// The object is anonymous and has no backing object to copy from.
     pub anonymous: bool,
 }
 
@@ -368,23 +372,23 @@ pub enum Promotion {
     ReadWrite,
     /// Read-only; if the mapping permits writes, the first write demotes it.
     ReadOnly,
-    /// None.
+    /// No superpage is mapped.
     None(Refused),
 }
 
 /// Why no superpage is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The reservation has clear pages.
+    /// The reservation is not fully populated.
     NotFull,
     /// Not all base pages are mapped.
     NotMapped,
     /// The entries' attributes differ.
     NotUniform,
-    /// A page that was mapped beside a fault has not been used since.
+    /// A page that a fault on another page mapped has not been accessed since.
     NotAccessed,
-    /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to each of them
-    /// tries again.
+    /// Some pages are dirty and some are clean. The clean pages are now write-protected, and the next write to one of
+    /// them tries again.
     MixedDirty,
     /// A page has no contents yet.
     NotValid,
@@ -400,10 +404,10 @@ pub enum Refused {
     NotDirty,
 }
 
-/// In-place promotion after a base page was mapped (`pmap_promote_pde`).
+/// Decides on in-place promotion after a base page was mapped (`pmap_promote_pde`).
 ///
-/// Writable clean entries are write-protected first, so the writable state of all entries must agree afterwards: all
-/// dirty, or all clean. Quicksilver's relaxed rule changes [`direct`], not this function.
+/// FreeBSD first write-protects writable clean entries, so the entries must be all dirty or all clean to agree.
+/// Quicksilver's relaxed rule changes [`direct`], not this function.
 pub fn promotion(pages: &Pages) -> Promotion {
     let clean = pages.dirty == &[0; 8];
     let dirty = pages.dirty == &[!0; 8];
@@ -412,7 +416,7 @@ pub fn promotion(pages: &Pages) -> Promotion {
         Pages { mapped: false, .. } => Promotion::None(Refused::NotMapped),
         Pages { uniform: false, .. } => Promotion::None(Refused::NotUniform),
         Pages { accessed: false, .. } => Promotion::None(Refused::NotAccessed),
-        // An entry that may not be written carries no dirty bit.
+        // A read-only entry has no dirty bit.
         Pages { writable: false, .. } => Promotion::ReadOnly,
         _ if dirty => Promotion::ReadWrite,
         _ if clean => Promotion::ReadOnly,
@@ -420,11 +424,11 @@ pub fn promotion(pages: &Pages) -> Promotion {
     }
 }
 
-/// A superpage mapped at once by a soft fault, without mapping its base pages first (`vm_fault_soft_fast`,
+/// Decides whether a soft fault maps a superpage at once, without mapping its base pages first (`vm_fault_soft_fast`,
 /// `vm_page_ps_test`).
 ///
-/// Under [`CleanPages::Relaxed`] clean pages of anonymous objects do not hinder (Quicksilver's released
-/// code, `vm.relax`; its slides say the rule is for file-backed memory, which the code is not).
+/// Under [`CleanPages::Relaxed`], clean pages of anonymous objects do not prevent the mapping. This is `vm.relax` in
+/// Quicksilver's released code; the slides say that the rule is for file-backed memory.
 pub fn direct(fault: &SoftFault, clean_pages: CleanPages) -> Promotion {
     let mut dirty = *fault.dirty;
     dirty[usize::from(fault.slot / 64)] |= 1 << (fault.slot % 64);
@@ -442,10 +446,10 @@ pub fn direct(fault: &SoftFault, clean_pages: CleanPages) -> Promotion {
     }
 }
 
-// The conditions and thresholds that decide *whether* a design makes or keeps a superpage. Timing, number and effort
-// are not among them. See docs/decisions/live.md#15.
+// The conditions and thresholds that decide *whether* a design makes or keeps a superpage. Rules about timing, number
+// and effort are not included. See docs/decisions/live.md#15.
 
-/// Swapped-out pages of a superpage where no rule limits them.
+/// Value of `most_swapped` that sets no limit.
 const NO_LIMIT: u16 = 512;
 
 /// A condition or threshold of a scan, a fault or a split.
@@ -457,12 +461,12 @@ pub enum Criterion<'a> {
     LeastPresent(u16),
     /// Maximum number of swapped-out pages of a scan's candidate.
     MostSwapped(u16),
-    /// The scan takes only regions with recent accesses or TLB misses.
+    /// The scan takes only regions with recent accesses or TLB misses, in this order.
     Accessed(ScanOrder),
 }
 
 impl Criterion<'_> {
-    /// The key in a design's file.
+    /// The criterion's key in a design file.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Condition(rule, _) => rule.key(),
@@ -474,7 +478,8 @@ impl Criterion<'_> {
 }
 
 impl Policy {
-    /// The criteria by which the policy makes superpages, apart from free memory and fit.
+    /// Returns the criteria by which the policy makes superpages; free memory and fit are not
+    /// included.
     pub fn criteria(&self) -> impl Iterator<Item = Criterion<'_>> {
         let rules = &self.rules;
         let scan = rules.mapping.scan.as_ref();

@@ -1,5 +1,5 @@
-//! Settings that a policy gives its executor once: facts of the simulated machine that a design sets, not decisions.
-//! See docs/decisions/policy.md#4.
+//! Settings that a policy gives its executor once: properties of the simulated machine that a design determines. See
+//! docs/decisions/policy.md#4.
 
 use units::ByteSize;
 
@@ -13,14 +13,14 @@ use crate::{Orders, Policy, Reads};
 pub struct Scale {
     /// Size of a base page, in bytes.
     pub base_page: u64,
-    /// Order of the page table's superpage: 9 for 2M in pages of 4K.
+    /// Order of the page table's superpage: 9 for 2M superpages and 4K base pages.
     pub superpage: u8,
     /// Ticks of the clock per microsecond.
     pub ticks: u64,
 }
 
 impl Scale {
-    /// Base pages of 4K, superpages of 2M, and a clock in microseconds.
+    /// Base pages of 4K, superpages of 2M, and one tick per microsecond.
     pub const X86: Self = Self { base_page: 4096, superpage: 9, ticks: 1 };
 
     pub(crate) fn ticks_of(&self, time: core::time::Duration) -> u64 {
@@ -39,14 +39,15 @@ pub struct Physical {
     pub grouping: bool,
     /// Whether anonymous pages may be swapped out.
     pub swaps: bool,
-    /// Maximum shift of compaction's deferral: after failures 2^shift attempts are skipped.
+    /// Maximum shift of compaction's deferral: after failures, compaction skips up to 2^shift
+    /// attempts.
     pub defer_shift: u8,
-    /// Proactiveness of compaction, 0 to 100.
+    /// Strength of proactive compaction, from 0 to 100.
     pub proactiveness: u8,
-    /// Number of compactions in 1000 that give up on a contended lock, and the pages that each has migrated in
-    /// vain.
+    /// Number of compactions in 1000 that give up on a contended lock, and the number of pages that each migrates
+    /// before it gives up.
     pub contended: (u16, u32),
-    /// The pool and its number of superpages, if there is a pool; inner `None`: as many as are mapped.
+    /// Outer `None`: no pool. Inner: the pool's number of superpages; `None`: as many as are mapped.
     pub pool: Option<Option<u64>>,
     /// Whether allocations prefer zeroed memory.
     pub prefers_zeroed: bool,
@@ -69,55 +70,56 @@ pub struct Zeroing {
     pub non_temporal: bool,
     /// Bytes zeroed per call.
     pub bulk: ByteSize,
-    /// Whether stores of prezeroing bypass the caches. `None`: no prezeroing.
+    /// Whether prezeroing's stores bypass the caches. `None`: no prezeroing.
     pub ahead_non_temporal: Option<bool>,
 }
 
 /// What a stock kernel can give a program that runs under a design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
-    /// The pages of the program.
+    /// Kind of pages that the program gets.
     pub pages: LaunchPages,
-    /// Size of its superpages; `None`: the kernel's.
+    /// Size of the program's superpages; `None`: the kernel's default.
     pub size: Option<ByteSize>,
     /// Whether memory is zeroed before it is needed.
     pub prezero: bool,
-    /// The pages that a fault maps in addition to the faulting one.
+    /// Pages that a fault maps in addition to the faulting page.
     pub prefault: Prefault,
     /// Whether a fault prepares a whole superpage.
     pub is_whole: bool,
 }
 
-/// The pages of a launched program.
+/// The kind of pages that a launched program gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchPages {
     /// Base pages.
     Base,
     /// Pages of a pool, reserved when memory is mapped.
     Pool,
-    /// Transparent superpages from the first fault on.
+    /// THP, from the first fault on.
     Transparent,
-    /// Pages that no stock kernel provides: a modified kernel reserves or collapses them.
+    /// Pages that only a modified kernel provides, by reservations or collapses of its own.
     OwnKernel,
 }
 
 /// How faults of one address space are served, for models of multithreaded programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPath {
-    /// The locks.
+    /// The locks that a fault takes.
     pub locking: Locking,
     /// How resident pages are counted.
     pub resident: ResidentCount,
-    /// Sequential faults map up to 2^this pages at once; 0: one page.
+    /// log2 of the maximum number of pages that a sequential fault maps; 0: one page.
     pub prefault: u8,
-    /// Prezeroing: start and stop in zeroed per mille of free memory, in blocks of 2^this pages.
+    /// Prezeroing: the zeroed shares of free memory (per mille) at which zeroing starts and stops,
+    /// and the order of its blocks.
     pub prezero: Option<(u16, u16, u8)>,
     /// Size that a first fault maps; `None`: a base page.
     pub superpage: Option<ByteSize>,
 }
 
 impl Policy {
-    /// How physical memory is managed.
+    /// Returns how physical memory is managed.
     pub fn physical(&self) -> Physical {
         let (allocation, memory) = (&self.rules.allocation, &self.rules.memory);
         let preempts = allocation.shortage == Shortage::Preempt;
@@ -138,7 +140,7 @@ impl Policy {
         }
     }
 
-    /// How memory is zeroed, at faults and ahead of demand.
+    /// Returns how memory is zeroed, at faults and before it is needed.
     pub fn zeroing(&self) -> Zeroing {
         let preparation = &self.rules.preparation;
         Zeroing {
@@ -150,7 +152,7 @@ impl Policy {
         }
     }
 
-    /// What a stock kernel can give a program.
+    /// Returns what a stock kernel can give a program that runs under this design.
     pub fn launch(&self) -> Launch {
         let (allocation, preparation) = (&self.rules.allocation, &self.rules.preparation);
         Launch {
@@ -167,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// How faults of one address space are served. The program's advice is not considered.
+    /// Returns how faults of one address space are served. Ignores the program's advice.
     pub fn fault_path(&self) -> FaultPath {
         let rules = &self.rules;
         let is_whole = rules.allocation.eligible == Eligible::Always
@@ -179,7 +181,7 @@ impl Policy {
             resident: rules.fault.resident,
             prefault: match rules.preparation.prefault {
                 Prefault::Doubling(order) => order,
-                // Resident neighbours: there are none in memory that was never touched.
+                // Memory that was never touched has no resident neighbours.
                 Prefault::None | Prefault::Resident(_) => 0,
             },
             prezero: rules
@@ -190,7 +192,7 @@ impl Policy {
         }
     }
 
-    /// The facts that the policy reads and that are expensive to learn.
+    /// The set of facts that the policy uses and that are expensive to determine.
     pub fn reads(&self) -> Reads {
         self.at_fault.reads
     }

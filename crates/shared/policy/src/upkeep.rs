@@ -1,5 +1,5 @@
-//! Daemons that maintain memory in the background (events 2, 4 and 5): Quicksilver's eviction and background
-//! preparation, prezeroing, compaction, reclaim at the watermarks, bloat recovery.
+//! Daemons that maintain memory in the background: Quicksilver's eviction and background preparation, prezeroing,
+//! compaction, reclaim at the watermarks, and bloat recovery (events 2, 4 and 5).
 
 use crate::action::{Compaction, UpkeepAction, Wait};
 use crate::daemon::{Daemon, Pass};
@@ -7,24 +7,25 @@ use crate::event::Result;
 use crate::rules::Release;
 use crate::{Action, DaemonAction, Facts, Policy};
 
-/// Checks that proactive compaction skips after a run without progress (COMPACT_MAX_DEFER_SHIFT).
+/// Number of checks that proactive compaction skips after a run without progress
+/// (COMPACT_MAX_DEFER_SHIFT).
 const RESTS: u32 = 1 << 6;
 
 /// State of the daemons across passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
-    /// Whether zeroing runs: it started below the start threshold and has not reached the stop threshold.
+    /// Whether zeroing has started (below the start threshold) and not yet reached the stop threshold.
     zeroing: bool,
-    /// Whether bloat is being recovered until enough memory is free.
+    /// Whether bloat recovery has started and not yet freed enough memory.
     recovering: bool,
-    /// Remaining checks that proactive compaction skips.
+    /// Number of checks that proactive compaction still skips.
     rests: u32,
-    /// Fragmentation score before proactive compaction.
+    /// Fragmentation score before the last proactive compaction.
     fragmentation: u32,
 }
 
 impl Policy {
-    /// A piece of a pass begins.
+    /// Returns the first action of a piece of a daemon's pass.
     pub(crate) fn upkeep_begins(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         if !self.passes[daemon as usize].has_begun {
             let budget = self.budget(daemon);
@@ -80,7 +81,7 @@ impl Policy {
         }
     }
 
-    /// The daemon's next action.
+    /// Returns the daemon's next action.
     fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         let (rules, machine) = (&self.rules, &facts.machine);
         if self.passes[daemon as usize].budget == 0 {
@@ -113,7 +114,7 @@ impl Policy {
             Daemon::Reclaim | Daemon::Scan | Daemon::Sample | Daemon::Split => None,
         };
         match action {
-            // Zeroing continues until all blocks of a pass are done.
+            // Zeroing does not pause within a pass.
             Some(_) if machine.is_piece_done && daemon != Daemon::Prezero => {
                 DaemonAction::Wait(Wait::More)
             }
@@ -122,7 +123,7 @@ impl Policy {
         }
     }
 
-    /// A daemon's action is done: returns its next action.
+    /// Returns the daemon's next action after `action` is done.
     pub(crate) fn upkept(
         &mut self,
         daemon: Daemon,
@@ -139,7 +140,7 @@ impl Policy {
             (Daemon::Evacuate | Daemon::Prezero | Daemon::Recover, _, Result::Nothing) => {
                 return DaemonAction::Wait(Wait::Period);
             }
-            // Frames from a broken reservation were not migrated.
+            // Breaking a reservation migrates no pages, so the budget stays.
             (Daemon::Evacuate, UpkeepAction::BreakNext, _) => {}
             (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
             (Daemon::Prezero, ..) => *budget -= 1,
@@ -168,7 +169,7 @@ impl Policy {
         self.upkeep_next(daemon, facts)
     }
 
-    /// Proactive compaction, unless it skips this check after a run without progress.
+    /// Compacts proactively, unless this check is skipped after a run without progress.
     fn compact_ahead(&mut self, facts: &Facts) -> DaemonAction {
         if self.upkeep.rests > 0 {
             self.upkeep.rests -= 1;
@@ -181,7 +182,7 @@ impl Policy {
         DaemonAction::Upkeep(UpkeepAction::Compact { mode: Compaction::Proactive })
     }
 
-    /// kswapd: frames are freed up to the high watermark.
+    /// Reclaims up to the high watermark, like kswapd.
     fn reclaim_ahead(&self, facts: &Facts) -> DaemonAction {
         let free = facts.machine.free_with_reserved;
         match facts.machine.watermarks.1.saturating_sub(free) {
@@ -193,12 +194,13 @@ impl Policy {
         }
     }
 
-    /// A daemon reached a candidate.
+    /// Decides what to do with a candidate that a daemon reached.
     pub(crate) fn candidate(&self, facts: &Facts) -> Action {
         match self.running {
             Some(Daemon::Fill) => self.fillable(facts),
             Some(Daemon::Recover) => {
-                // Superpages of reservations keep their frames even if they are split.
+                // Splitting a superpage of a reservation frees no memory, because the reservation
+                // keeps the frames.
                 let is_plain = facts.region.superpage.is_some_and(|superpage| {
                     !superpage.cow && !superpage.pooled && !superpage.zeros
                 }) && facts.region.reservation.is_none();
@@ -209,7 +211,7 @@ impl Policy {
         }
     }
 
-    /// A candidate's page table was read.
+    /// Decides what to do with a candidate whose page table was read.
     pub(crate) fn inspected(&self, requested: bool, facts: &Facts) -> Action {
         match (self.running, self.rules.deallocation.bloat) {
             (Some(Daemon::Recover), Some(bloat)) => {
@@ -220,8 +222,8 @@ impl Policy {
         }
     }
 
-    /// A reservation to complete. After a fork a child's pages may hold a reservation whose region has a
-    /// superpage by now.
+    /// Decides whether to complete a reservation. After a fork, a child's pages may hold a reservation whose region has
+    /// a superpage by now.
     fn fillable(&self, facts: &Facts) -> Action {
         let region = &facts.region;
         let fits = facts.mapping.backing.is_anonymous()

@@ -1,5 +1,5 @@
-//! Shared parts of charts: axes with units, lines, blocks, notes. A chart has no `viewBox`: horizontal positions are
-//! percentages and everything else is pixels, so text keeps its size at every width.
+//! Shared parts of charts: axes with units, lines, blocks, notes. Charts have no `viewBox`. Horizontal positions are
+//! percentages and all other lengths are pixels, so text has the same size at every width.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::format::{self, PREFIXES};
 use crate::markup::{Element, el};
 use crate::scale::{Scale, Shape, percent};
 
-/// An axis with its unit: values are divided by `per` before scaling.
+/// An axis with its unit. Values are divided by `per` before they are scaled.
 #[derive(Clone, Debug)]
 pub struct Axis {
     scale: Scale,
@@ -16,7 +16,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis for times. `None` without a finite value.
+    /// An axis for times. `None` if no value is finite.
     pub fn seconds(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
         let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
@@ -77,7 +77,7 @@ impl Axis {
         self.scale.holds(value / self.per)
     }
 
-    /// Describes the axis: a dot plot need not start at zero, but must say so.
+    /// Describes the axis: a dot plot may start above zero, but must say so.
     pub fn note(&self) -> String {
         let how = match self.scale.shape {
             Shape::Log => "logarithmic",
@@ -116,7 +116,7 @@ impl Axis {
         lines
     }
 
-    /// Horizontal grid lines with labels to the left, for a plot of this height whose frame has a gutter.
+    /// Horizontal grid lines with labels to the left, for a plot of this height with a gutter.
     pub fn up(&self, height: f64) -> Vec<Element> {
         let mut lines = Vec::new();
         for (place, label) in self.ticks(4) {
@@ -128,7 +128,7 @@ impl Axis {
     }
 }
 
-/// Formats pixels.
+/// Formats a number of pixels.
 pub fn px(value: f64) -> String {
     format::trimmed(&format!("{value:.1}")).to_string()
 }

@@ -1,11 +1,11 @@
-//! CSV: quoted words, numbers in base units with all digits, empty if unknown.
+//! CSV: words are quoted, numbers are in base units with all digits, and unknown values are empty.
 
-/// A quoted word.
+/// Quotes a word.
 pub fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('"', "\"\""))
 }
 
-/// A number.
+/// Formats a number; an unknown number is empty.
 pub fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 /// Parses a document.
 ///
 /// # Errors
-/// The first missing or invalid field with the reason, in one line; for invalid JSON, its position.
+/// One line that names the first missing or invalid field and the reason, or the position of
+/// invalid JSON.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json);
@@ -18,7 +19,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     Ok(read)
 }
 
-/// Removes control characters, which a document may bring into the message.
+/// Removes control characters, which the document may have put into the message.
 fn line(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { '?' } else { one }).collect()
 }

@@ -7,7 +7,7 @@ use units::ByteSize;
 /// Text for an unknown value.
 pub const UNKNOWN: &str = "unknown";
 
-/// Formats the value, or [`UNKNOWN`].
+/// Formats the value, or returns [`UNKNOWN`].
 pub fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
     value.map_or(UNKNOWN.to_string(), words)
 }
@@ -15,7 +15,7 @@ pub fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
 /// SI prefixes of large figures.
 pub const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
-/// `1.234 s`, `12.34 ms`, `56.0 µs`, `1 h 02 min`.
+/// Formats a time in seconds: `1.234 s`, `12.34 ms`, `56.0 µs`, `1 h 02 min`.
 pub fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -27,12 +27,12 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// Bytes in IEC units, with one decimal.
+/// Formats a number of bytes in IEC units, with one decimal.
 pub fn bytes(value: f64) -> String {
     if value.is_finite() { ByteSize(value.max(0.0) as u64).to_string() } else { UNKNOWN.into() }
 }
 
-/// A percentage: `99.2 %`; more digits near 0 and 1.
+/// Formats a share as a percentage: `99.2 %`; more digits near 0 and 1.
 pub fn percent(share: f64) -> String {
     let text = match share * 100.0 {
         v if !v.is_finite() => return UNKNOWN.to_string(),
@@ -43,7 +43,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", trimmed(&text))
 }
 
-/// A count with thin spaces between groups of digits: `12 345 678`.
+/// Formats a count with thin spaces between groups of digits: `12 345 678`.
 pub fn count(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_string();
@@ -62,7 +62,7 @@ pub fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
-/// A figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
+/// Formats a figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -75,7 +75,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A ratio: three decimals near 1, two or three significant digits otherwise.
+/// Formats a ratio: three decimals near 1, otherwise two or three significant digits.
 pub fn ratio(value: f64) -> String {
     match value {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -90,7 +90,7 @@ pub fn ratio(value: f64) -> String {
 
 /// Formats with `significant` digits, without an exponent.
 pub fn digits(value: f64, significant: usize) -> String {
-    // The exponent after rounding: 0.99999 has one digit before the decimal point.
+    // Use the exponent after rounding: 0.99999 rounds to a number with one digit before the point.
     let rounded = format!("{value:.*e}", significant.saturating_sub(1));
     let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
     let after = (significant as i64 - 1 - exponent.unwrap_or(0)).clamp(0, 12) as usize;
@@ -102,7 +102,7 @@ pub fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// `2026-11-21 21:51:07 UTC` from seconds since 1970 (Howard Hinnant's civil_from_days).
+/// Formats seconds since 1970 as `2026-11-21 21:51:07 UTC` (Howard Hinnant's civil_from_days).
 pub fn utc(unix: u64) -> String {
     let (days, of_day) = ((unix / 86_400).min(1 << 40), unix % 86_400);
     let shifted = days + 719_468;
@@ -117,15 +117,15 @@ pub fn utc(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A command line with shell quoting.
+/// Formats a command line with shell quoting.
 pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
-    // A shell cannot take a word that contains NUL; it is shown without.
+    // Shell words cannot contain NUL, so remove it.
     let words: Vec<String> =
         words.into_iter().map(|word| word.to_string().replace('\0', "")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A name of at most `most` characters, truncated in the middle, because long names often start alike and differ at the
+/// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
 /// end.
 pub fn name(text: &str, most: usize) -> String {
     let length = text.chars().count();
@@ -137,7 +137,7 @@ pub fn name(text: &str, most: usize) -> String {
     start.chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// At most `most` characters, truncated with a final `…`.
+/// Truncates a text to at most `most` characters, with a final `…`.
 pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();

@@ -1,4 +1,4 @@
-//! Frames of charts: a standalone picture, a page, a chart on it, the area of a plot, text at a position.
+//! Frames: a standalone picture, a page, a chart on a page, the area of a plot, and text at a position.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::markup::{Element, el};
 
 /// Style common to all pictures: fonts, titles, grids, lines.
 const SHEET: &str = include_str!("frame.css");
-/// Style of a page with text, charts of [`chart`], `marks` and `tables`, for light and dark screens and print.
+/// Style of a page with text, [`chart`]s, `marks` and `tables`, for light screens, dark screens and print.
 pub const PAGE: &str = include_str!("page.css");
 
 /// A standalone picture with background, additional style, and a title for screen readers.
@@ -35,7 +35,7 @@ pub fn file(picture: Element) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
 }
 
-/// A standalone page with these style sheets: no script, no external resources.
+/// A standalone page with these style sheets. It loads no external resources.
 pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> String {
     let meta = |name, value| el("meta").with(name, value);
     let viewport = meta("name", "viewport").with("content", "width=device-width, initial-scale=1");
@@ -45,7 +45,7 @@ pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> Stri
     format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
 }
 
-/// A chart in a page; a `gutter` leaves space for the labels of a vertical axis. `id` must be unique on the page;
+/// A chart in a page. A `gutter` leaves space for the labels of a vertical axis. `id` must be unique on the page;
 /// `title` and `about` are for screen readers.
 pub fn chart(id: &str, gutter: bool, height: f64, title: &str, about: &str) -> Element {
     let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));

@@ -1,4 +1,4 @@
-//! Legend: the meaning of colours and dashes, as signs and names in rows.
+//! Legend: the meaning of colours and dashes, as rows of signs with names.
 
 use crate::axis::{block, line};
 use crate::markup::{Element, el};

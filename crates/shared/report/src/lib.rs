@@ -1,8 +1,8 @@
-//! Rendering of reports, and parsing of documents (`document`): numbers as text (`format` for measured figures, `sig3`
-//! for those of a model), `markup` that is escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and
-//! `swarm` for charts, `tables`, `csv`, and `frame` for the pictures and pages around them.
+//! Rendering of reports, and parsing of documents (`document`). Numbers as text: `format` for measured figures, `sig3`
+//! for figures of a model. HTML and SVG: `markup`, escaped by construction. Charts: `scale`, `axis`, `marks`, `legend`,
+//! `place`, `swarm`. Also `tables` and `csv`, and `frame` for pictures and pages.
 //!
-//! Pure and total: equal values give equal bytes, and any value can be drawn. See docs/decisions/crates.md#2.
+//! Pure and total: equal values give equal bytes, and every value can be drawn. See docs/decisions/crates.md#2.
 #![forbid(unsafe_code)]
 
 pub mod axis;

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use crate::axis::block;
 use crate::markup::{Element, el};
 
-/// Number of colours, and the marks: the combination is unique among 56 series.
+/// Number of colours, and the marks. The combination of colour and mark is unique among 56 series.
 const COLOURS: usize = 7;
 const MARKS: [&str; 8] = [
     "M-4.5,0a4.5,4.5 0 1 0 9,0a4.5,4.5 0 1 0 -9,0z",
@@ -21,7 +21,7 @@ const MARKS: [&str; 8] = [
 
 /// The class for a series' colour.
 pub fn colour(series: usize) -> String {
-    // Only the first series, the reference, is black or white; the others cycle through the colours.
+    // Only the reference, the first series, is black or white. The other series cycle through the colours.
     format!("a{}", if series == 0 { 0 } else { 1 + (series - 1) % (COLOURS - 1) })
 }
 
@@ -30,7 +30,7 @@ pub fn mark(series: usize, x: impl Display, y: impl Display) -> Element {
     el("use").with("href", format!("#m{}", series % MARKS.len())).with("x", x).with("y", y)
 }
 
-/// The mark, for use in text.
+/// The mark of a series, for use in text.
 pub fn key(series: usize) -> Element {
     let mark = mark(series, 7, 7).class(colour(series));
     el("svg")
@@ -41,7 +41,7 @@ pub fn key(series: usize) -> Element {
         .add(mark)
 }
 
-/// The mark with a name, for tables and captions.
+/// The mark of a series with its name, for tables and captions.
 pub fn named(series: usize, name: &str) -> Element {
     el("span").class("item").add(key(series)).text(name)
 }

@@ -46,7 +46,7 @@ impl Element {
         children.into_iter().fold(self, Self::add)
     }
 
-    /// Adds a style sheet or script without escaping. `&'static` excludes foreign text.
+    /// Adds a style sheet or script without escaping. `&'static` excludes untrusted text.
     pub fn sheet(mut self, css: &'static str) -> Self {
         self.content += css;
         self
@@ -62,7 +62,7 @@ impl Element {
     fn write(&self, out: &mut String) {
         let Self { name, attributes, content } = self;
         *out += &format!("<{name}{attributes}>");
-        // HTML's void elements have no end tag; the page uses these two.
+        // HTML's void elements have no end tag; pages use only these two.
         if !["meta", "br"].contains(name) {
             *out += &format!("{content}</{name}>");
         }
@@ -72,14 +72,15 @@ impl Element {
     }
 }
 
-/// Elements after which white space has no effect: line breaks there make the source readable.
+/// Elements after which white space has no effect. A line break after each makes the source
+/// readable.
 const BLOCKS: [&str; 16] = [
     "meta", "head", "body", "header", "section", "h2", "h3", "p", "li", "tr", "table", "details",
     "figure", "svg", "use", "dd",
 ];
 
-/// Escapes text and attributes. Control characters are not allowed in HTML, and bidirectional controls could make a
-/// command line look like another: both are spelt out.
+/// Escapes text and attributes. Spells out control characters, which HTML does not allow, and bidirectional controls,
+/// which could make one command line look like another.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
@@ -97,7 +98,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Makes text safe for a terminal: escapes characters that reorder or hide the rest of a line, in JSON notation.
+/// Makes text safe for a terminal: escapes, in JSON notation, characters that reorder or hide the rest of a line.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_invisible) {
         return Cow::Borrowed(text);

@@ -1,9 +1,10 @@
-//! Layout of pictures: approximate text widths, since fonts cannot be queried; lines, rows and labels without overlap.
+//! Layout of pictures: lines, rows and labels that do not overlap. Text widths are approximate, because fonts cannot be
+//! queried.
 
 use crate::format;
 
-/// Approximate width of text in a sans-serif font of this size: 0.58 of the size per letter is above the average, so
-/// text is rather shorter than estimated.
+/// Approximate width of text in a sans-serif font of this size. The assumed 0.58 of the size per letter is above the
+/// average, so text is usually narrower than estimated.
 pub fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }
@@ -13,7 +14,7 @@ pub fn clipped(text: &str, space: f64, size: f64) -> String {
     format::name(text, (space / (size * 0.58)) as usize)
 }
 
-/// Breaks a text into lines that fit into `space`; a longer word is truncated.
+/// Breaks a text into lines that fit into `space`; truncates words that are longer.
 pub fn wrapped(text: &str, space: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -28,7 +29,8 @@ pub fn wrapped(text: &str, space: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// Positions close to the wanted ones, in the same order, at least `apart` from each other and within `space`.
+/// Returns positions close to the wanted ones and in the same order, at least `apart` from each other and within
+/// `space`.
 pub fn spread(wanted: &[f64], apart: f64, space: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
@@ -46,7 +48,8 @@ pub fn spread(wanted: &[f64], apart: f64, space: f64) -> Vec<f64> {
     places
 }
 
-/// Lays out items in rows from left to right: left end and row of each, and the number of rows.
+/// Lays out items in rows from left to right. Returns the left end and row of each item, and the
+/// number of rows.
 pub fn flow(widths: &[f64], space: f64) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut row) = (0.0, 0);
     let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! `Scale`: maps values to positions on an axis, and chooses round ticks. Total: any finite values, including equal
-//! ones and huge ranges, give positions between 0 and 1.
+//! `Scale`: maps values to positions on an axis, and chooses round ticks. Any finite values, including equal values and
+//! huge ranges, give positions between 0 and 1.
 
 /// Shape of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct Scale {
     pub shape: Shape,
 }
 
-/// Above this ratio of maximum to minimum an axis is logarithmic, because a linear one would hide small values.
+/// Above this ratio of maximum to minimum an axis is logarithmic, because a linear axis would hide small values.
 const LOG_RATIO: f64 = 30.0;
-/// A linear axis starts at zero if that takes at most this share of it.
+/// A linear axis starts at zero if the part below the minimum takes at most this share of the axis.
 const MAX_ZERO_SHARE: f64 = 0.4;
 
 impl Scale {
-    /// A scale for values whose differences matter: dots. `None` without a finite value.
+    /// A scale for dots, where differences between values matter. `None` if no value is finite.
     pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         // Clamped so that sums and differences of the ends stay finite.
         let (low, high) = ends(values).map(|(low, high)| (low.max(-1e300), high.min(1e300)))?;
@@ -35,7 +35,7 @@ impl Scale {
         if low > 0.0 && high / low > LOG_RATIO {
             return Some(Self::from_ratios(low, high));
         }
-        // A margin at both ends; equal values get an axis too.
+        // Add a margin at both ends, so that equal values get an axis too.
         let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.005).max(1e-12);
         let near_zero = low >= 0.0 && low <= MAX_ZERO_SHARE * high;
         let low = if near_zero { 0.0 } else { low - room };
@@ -51,7 +51,7 @@ impl Scale {
     /// A logarithmic scale with margins at both ends. Both values must be positive.
     pub fn from_ratios(low: f64, high: f64) -> Self {
         let room = ((high.ln() - low.ln()) * 0.06).max(0.002);
-        // Far from the limits of floats, so that every tick can be computed.
+        // Stay far from the limits of floats, so that every tick can be computed.
         let end = |log: f64| log.clamp(-690.0, 690.0).exp();
         Self { low: end(low.ln() - room), high: end(high.ln() + room), shape: Shape::Log }
     }
@@ -76,11 +76,11 @@ impl Scale {
         self.low <= value && value <= self.high
     }
 
-    /// Round values to label, about `wanted` of them, ascending.
+    /// Returns about `wanted` round values to label, ascending.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         let ticks = match self.shape {
             Shape::Log if self.high / self.low > 10.0 => self.log_ticks(wanted),
-            // Within a factor of ten, linear ticks are more readable.
+            // Over less than a factor of ten, linear ticks are more readable.
             _ => self.linear_ticks(wanted),
         };
         let inside = |tick: &f64| tick.is_finite() && self.holds(*tick);
@@ -122,7 +122,7 @@ pub fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A share in percent for SVG: short, and the same on every machine.
+/// Formats a share in percent for SVG: short, and equal on every machine.
 pub fn percent(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{}%", crate::format::trimmed(&text))

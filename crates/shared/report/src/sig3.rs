@@ -1,12 +1,12 @@
-//! Figures of a model as text: three significant digits, because models are no more precise, and so that columns are
-//! readable. Measured figures, which have intervals, are formatted by [`crate::format`].
+//! Figures of a model as text. They have three significant digits, because models are no more precise and columns stay
+//! readable. [`crate::format`] formats measured figures, which have intervals.
 
 use crate::format::{PREFIXES, UNKNOWN, digits};
 
 /// Number of significant digits.
 const DIGITS: usize = 3;
 
-/// A time: `1.23 s`, `12.3 ms`, `56.0 µs`.
+/// Formats a time in seconds: `1.23 s`, `12.3 ms`, `56.0 µs`.
 pub fn seconds(value: f64) -> String {
     let (scale, unit) = match value.abs() {
         v if !v.is_finite() => return UNKNOWN.to_string(),
@@ -19,7 +19,7 @@ pub fn seconds(value: f64) -> String {
     format!("{} {unit}", digits(value * scale, DIGITS))
 }
 
-/// A percentage: `99.2 %`, `0.123 %`, `<0.01 %`.
+/// Formats a share as a percentage: `99.2 %`, `0.123 %`, `<0.01 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -29,7 +29,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A figure: `84.0 M`, `1.23`.
+/// Formats a figure of merit: `84.0 M`, `1.23`.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -42,7 +42,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A ratio: `1.02`, `0.987`, `47.0`.
+/// Formats a ratio: `1.02`, `0.987`, `47.0`.
 pub fn ratio(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => UNKNOWN.to_string(),

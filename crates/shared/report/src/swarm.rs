@@ -1,7 +1,7 @@
 //! Layout of dots in a row without overlap.
 
-/// Vertical offsets that keep dots from overlapping, close to the middle; computed for the narrowest page, so they fit
-/// every wider one. Deterministic.
+/// Returns vertical offsets, as small as possible, that keep dots from overlapping. They are computed for the narrowest
+/// page, so they fit every wider page.
 pub fn swarm(places: &[f64]) -> Vec<f64> {
     const WIDTH: f64 = 320.0;
     const SPACING: f64 = 9.5;
@@ -21,7 +21,7 @@ pub fn swarm(places: &[f64]) -> Vec<f64> {
             let away = step.div_ceil(2) as f64 * STEP;
             if step % 2 == 1 { -away } else { away }
         });
-        // A crowd larger than the row overlaps; dots are translucent.
+        // If the dots do not fit in the row, they overlap; dots are translucent.
         let crowded = ((position % (2 * MAX_STEPS + 1)) as f64 - MAX_STEPS as f64) * STEP;
         heights[index] = candidates.into_iter().find(|height| free(*height)).unwrap_or(crowded);
     }

@@ -25,7 +25,7 @@ pub fn table(caption: &str, numbers: bool, head: Vec<String>, rows: Vec<Vec<Stri
 /// Script that sorts the rows of a table when a heading is clicked; a second click reverses the order.
 const SORT: &str = include_str!("sort.js");
 
-/// A cell of a sortable table: text, sort key (without one: last), and class.
+/// A cell of a sortable table: text, sort key and class. Cells without a key are sorted last.
 pub struct Cell {
     /// The text.
     pub text: String,
@@ -41,13 +41,13 @@ impl Cell {
         Self { text: text.into(), key: None, class: "t" }
     }
 
-    /// A number.
+    /// A cell with a number.
     pub fn number(text: impl Into<String>, key: Option<f64>) -> Self {
         Self { text: text.into(), key, class: "n" }
     }
 }
 
-/// A table that is sorted by a click on a heading, if the page has [`sorting`].
+/// A table whose rows are sorted by a click on a heading, if the page has [`sorting`].
 pub fn sortable(caption: &str, head: &[(&str, &'static str)], rows: Vec<Vec<Cell>>) -> Element {
     let names = head.iter().map(|(name, class)| {
         let button = el("button").with("type", "button").text(name);
@@ -89,18 +89,18 @@ pub fn pairs<N: Into<String>>(caption: &str, rows: Vec<(N, String)>) -> Element 
     )
 }
 
-/// A scrollable frame for a wide table, also by keyboard.
+/// Puts a wide table into a frame that scrolls, also by keyboard.
 fn scroll(class: &str, caption: &str, table: Element) -> Element {
     let frame = el("div").class(class).with("tabindex", 0).with("role", "region");
     frame.with("aria-label", caption).add(table)
 }
 
-/// A flag as a word.
+/// Formats a flag as a word.
 pub fn flag(value: Option<bool>) -> String {
     known(value, |on| if on { "yes" } else { "no" }.to_string())
 }
 
-/// A count that may be unknown.
+/// Formats a count that may be unknown.
 pub fn count(value: Option<u64>) -> String {
     known(value, |count| format::count(count as f64))
 }

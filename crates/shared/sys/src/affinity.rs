@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::SysError;
 
 /// `int sched_setaffinity(0, sizeof set, &set)`: restricts this thread to CPU `cpu`. `EINVAL`: the CPU is offline, or a
-/// cpuset forbids it. No privilege is needed.
+/// cpuset excludes it. No privilege is needed.
 pub fn pin(cpu: usize) -> Result<(), SysError> {
     set(&[cpu])
 }
@@ -18,7 +18,7 @@ pub fn set(cpus: &[usize]) -> Result<(), SysError> {
         .map_err(|errno| SysError::new("sched_setaffinity", format!("CPUs {cpus:?}"), errno))
 }
 
-/// The CPU mask of `cpus`, without numbers that the mask cannot hold.
+/// Makes a CPU mask of `cpus`; omits numbers that the mask cannot hold.
 pub(crate) fn set_of(cpus: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_may_run_nowhere_else() {
-        // A separate thread: the affinity ends with the thread.
+        // Use a separate thread, because the affinity ends with the thread.
         let pinned = std::thread::spawn(|| {
             let cpu = *allowed().unwrap().last().unwrap();
             pin(cpu).unwrap();

@@ -5,7 +5,7 @@ use rustix::mm::MprotectFlags;
 use crate::SysError;
 use crate::mem::Mapping;
 
-/// A W^X mapping for code, initially writable; [`Code::writable`] and [`Code::executable`] change the protection if
+/// A W^X mapping for code, initially writable. [`Code::writable`] and [`Code::executable`] change the protection if
 /// needed.
 #[derive(Debug)]
 pub struct Code {
@@ -24,10 +24,10 @@ impl Code {
         self.memory.len()
     }
 
-    /// The memory, readable and writable.
+    /// Makes the memory writable (not executable), and returns it.
     ///
     /// # Errors
-    /// `mprotect(2)`: `ENOMEM`, too many mappings.
+    /// `mprotect(2)` fails. `ENOMEM`: too many mappings.
     pub fn writable(&mut self) -> Result<&mut Mapping, SysError> {
         if self.is_executable {
             self.memory.protect(MprotectFlags::READ | MprotectFlags::WRITE)?;
@@ -36,11 +36,12 @@ impl Code {
         Ok(&mut self.memory)
     }
 
-    /// The memory, readable and executable. This value permits no write until [`Code::writable`] is called.
+    /// Makes the memory executable (not writable), and returns it. The memory stays read-only until [`Code::writable`]
+    /// is called.
     ///
     /// # Errors
-    /// `mprotect(2)`: `EACCES`, this process may not execute memory that it wrote (SELinux's `execmem`, a memfd under
-    /// `vm.memfd_noexec`); `ENOMEM`, too many mappings.
+    /// `mprotect(2)` fails. `EACCES`: this process may not execute memory that it wrote (SELinux's `execmem`, a memfd
+    /// under `vm.memfd_noexec`). `ENOMEM`: too many mappings.
     pub fn executable(&mut self) -> Result<&Mapping, SysError> {
         if !self.is_executable {
             self.memory.protect(MprotectFlags::READ | MprotectFlags::EXEC)?;
@@ -61,7 +62,8 @@ mod tests {
         code.writable().unwrap().bytes_mut()[5] = 7;
         assert_eq!(code.executable().unwrap().bytes()[5], 7);
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        // The kernel may merge neighbouring VMAs of equal permissions.
+        // The kernel may merge adjacent VMAs with equal permissions, so look for the VMA that
+        // contains the address.
         let holds = |line: &&str| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let number = |text: &str| u64::from_str_radix(text, 16).unwrap();

@@ -1,5 +1,5 @@
-//! Resource usage of every process on the machine at its exit: taskstats over generic netlink
-//! (Documentation/accounting/taskstats.rst, include/uapi/linux/taskstats.h).
+//! Resource usage of every process on the machine, reported when the process exits: taskstats over
+//! generic netlink (Documentation/accounting/taskstats.rst, include/uapi/linux/taskstats.h).
 //!
 //! # Safety
 //! Pointers passed are to live locals or slices of the stated length; the descriptor is owned.
@@ -11,7 +11,7 @@ use units::{ByteSize, Pid};
 
 use crate::SysError;
 
-/// `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_ID` and `_NAME` of linux/genetlink.h.
+/// From linux/genetlink.h: `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_ID` and `_NAME`.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -40,9 +40,9 @@ pub struct Ended {
     pub process: Pid,
     /// The parent of the process at the time of the exit.
     pub parent: Pid,
-    /// Peak RSS since the last exec or fork; hugetlb pages are not counted.
+    /// Peak RSS in bytes since the last exec or fork, without hugetlb pages.
     pub high_water: ByteSize,
-    /// The signal that killed the process.
+    /// The signal that killed the process, if one did.
     pub signal: Option<i32>,
 }
 
@@ -55,8 +55,8 @@ pub struct Exits {
 }
 
 impl Exits {
-    /// Listens on `cpus` (`0-3`). `EPERM` without CAP_NET_ADMIN or outside the first user namespace, `ENOENT`
-    /// without CONFIG_TASKSTATS or outside the first network namespace.
+    /// Listens on `cpus` (`0-3`). `EPERM`: no CAP_NET_ADMIN, or outside the initial user namespace. `ENOENT`: no
+    /// CONFIG_TASKSTATS, or outside the initial network namespace.
     pub fn listen(cpus: &str) -> Result<Self, SysError> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no pointers; the new descriptor has no other owner.
@@ -85,7 +85,7 @@ impl Exits {
         Ok(exits)
     }
 
-    /// Threads that exited since the last call, without waiting. `ENOBUFS`: the receive buffer overflowed.
+    /// Returns the threads that exited since the last call. Does not block. `ENOBUFS`: the receive buffer overflowed.
     pub fn ended(&self) -> Result<Vec<Ended>, SysError> {
         let mut ended = Vec::new();
         while let Some(bytes) = self.receive(libc::MSG_DONTWAIT)? {
@@ -115,7 +115,8 @@ impl Exits {
         if sent < 0 { Err(SysError::last("send", "taskstats")) } else { Ok(()) }
     }
 
-    /// Receives the kernel's reply. `None` is an acknowledgement; an NLMSG_ERROR with an errno is returned as an error.
+    /// Receives the kernel's reply. Returns `None` for an acknowledgement. An NLMSG_ERROR with an errno becomes an
+    /// error.
     fn answer(&self) -> Result<Option<Vec<u8>>, SysError> {
         let bytes = self.receive(0)?.unwrap_or_default();
         let first = messages(&bytes).next();
@@ -147,12 +148,13 @@ impl Exits {
 
 impl Drop for Exits {
     fn drop(&mut self) {
-        // Without DEREGISTER the kernel drops a closed listener only at the next exit.
+        // Without DEREGISTER the kernel removes a closed listener only when it next reports an
+        // exit.
         let _ = self.send(GET, DEREGISTER, self.cpus.as_bytes());
     }
 }
 
-/// Netlink messages of a datagram: type, and payload after the header.
+/// Iterates over the netlink messages of a datagram: type, and payload after the header.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
@@ -162,7 +164,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Netlink attributes: type and value.
+/// Iterates over netlink attributes: type and value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
@@ -219,7 +221,7 @@ mod tests {
     fn of_pid(version: u16) -> Vec<u8> {
         let mut stats = vec![0; 416];
         stats[..2].copy_from_slice(&version.to_ne_bytes());
-        // SIGBUS with a core dump.
+        // Exit code: SIGBUS with a core dump.
         let exit = (EXIT_OFFSET, 0x87);
         let ids = [
             (PID_OFFSET, 71u32),

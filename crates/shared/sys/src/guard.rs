@@ -1,9 +1,10 @@
 //! A guard process between us and a program that we start: when we exit or are killed, the program and all its
 //! descendants are killed too. PR_SET_PDEATHSIG alone reaches the program but not its children.
 //!
-//! The guard is the program's parent and the subreaper of all descendants, exits as the program exits (same status or
-//! signal), and holds no descriptor. It waits for SIGCHLD and for the parent-death signal of the thread that started
-//! it. On the latter it kills its children until none are left: orphaned descendants are reparented to it.
+//! The guard is the program's parent and the subreaper of all descendants. It keeps no descriptor open, and exits as
+//! the program exits (same status or signal). It waits for SIGCHLD, and for the parent-death signal that it gets when
+//! the thread that started it exits. After the parent-death signal it kills its children until none are left; orphaned
+//! descendants become its children.
 //!
 //! # Safety
 //! The guard is forked from a multithreaded process and never calls exec, so it makes only async-signal-safe calls:
@@ -16,22 +17,23 @@ use std::process::Command;
 
 use units::Pid;
 
-/// Number of kill rounds and the pause between them: after ten seconds the guard gives up on processes that it may not
-/// kill (a set-user-id program).
+/// Number of kill rounds, and the pause between rounds. So after ten seconds the guard gives up on processes that it
+/// may not kill (set-user-id programs).
 const KILL_ROUNDS: u32 = 10_000;
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A program under a guard.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarded {
-    /// Our child, to be waited for. It exits as the program does, and its rusage includes all descendants.
+    /// Our child, to be waited for. The guard exits as the program does, and the guard's rusage includes all
+    /// descendants.
     pub guard: Pid,
     /// The program itself, to send signals to.
     pub program: Pid,
 }
 
-/// Starts `command` under a guard. The calling thread must live as long as the program. Pass the caller's pre-exec
-/// setup in `prepare`, which is called after the guard's fork is registered: pre-exec closures run in order.
+/// Starts `command` under a guard. The calling thread must live as long as the program. `prepare` adds the caller's own
+/// pre-exec closures. They run in the program, because pre-exec closures run in order and the guard's fork comes first.
 ///
 /// # Errors
 /// As for `Command::spawn`.
@@ -97,14 +99,13 @@ fn die_with(signal: i32, parent: i32) -> io::Result<()> {
 
 /// The guard's main loop.
 fn watch(starter: Pid, program: i32, all: &libc::sigset_t) -> ! {
-    // SAFETY: see the module. A new session keeps the guard out of signals to the starter's process group. Its
-    // descriptors are copies, which would keep pipes open.
+    // SAFETY: see the module. A new session protects the guard from signals to the starter's process group. The guard
+    // closes its descriptors, which would keep pipes open.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"superpage-guard".as_ptr());
         if libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
-            // Before Linux 5.9, close descriptors one by one. An open pipe end would make its reader wait until the
-            // program exits.
+            // Before Linux 5.9 (no close_range), close descriptors one by one.
             let mut limit = std::mem::zeroed::<libc::rlimit>();
             libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
             for fd in 0..limit.rlim_cur.min(1 << 20) as libc::c_int {
@@ -136,7 +137,7 @@ fn reap(program: i32) -> Option<i32> {
     }
 }
 
-/// Exits as the program did. The program has already dumped core if it was to, so the guard does not.
+/// Exits as the program did. The guard does not dump core: the program has dumped its own, if any.
 fn end_as(status: i32) -> ! {
     // SAFETY: integers only.
     unsafe {
@@ -148,7 +149,7 @@ fn end_as(status: i32) -> ! {
     }
 }
 
-/// Kills the guard's children until there are none. The program dies with the guard in any case (PDEATHSIG).
+/// Kills the guard's children until there are none. The program dies with the guard anyway (PDEATHSIG).
 fn end_all() -> ! {
     for _ in 0..KILL_ROUNDS {
         // SAFETY: pointers to locals; only this process's own children are reaped and killed.
@@ -167,9 +168,9 @@ fn end_all() -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// Kills the children listed in /proc/thread-self/children (proc_pid_children(5), Linux 4.2), pids each followed by a
-/// space. A pid cut off by the end of the buffer waits for the next round. False if the kernel lacks the file
-/// (CONFIG_PROC_CHILDREN).
+/// Kills the children listed in /proc/thread-self/children (proc_pid_children(5), Linux 4.2), a list of pids, each
+/// followed by a space. If the buffer's end cuts off a pid, the next round kills that child. Returns false if the
+/// kernel lacks the file (CONFIG_PROC_CHILDREN).
 fn kill_children() -> bool {
     let mut text = [0_u8; 4096];
     // SAFETY: a C string, and a local of the stated length. The pids are those of children, which only this process
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(ended("exit 7"), (Some(7), None));
         assert_eq!(ended("kill -9 $$"), (None, Some(9)));
         assert_eq!(ended("kill -TERM $$"), (None, Some(15)));
-        // A descendant that outlives the program is left alone while we live.
+        // While we live, the guard does not kill descendants that outlive the program.
         assert_eq!(ended("sleep 0.01 & exit 3"), (Some(3), None));
         let missing = spawn(&mut Command::new("/no/such/program"), |_| {}).unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));

@@ -3,23 +3,23 @@
 //!
 //! # Safety
 //! All memory comes from [`System`], which is called with the caller's arguments. The only addition is advice on memory
-//! that was just allocated: it changes no byte, and the range lies inside the allocation.
-//! See docs/decisions/lab.md#5.
+//! that was just allocated. Advice changes no byte, and its range lies inside the allocation. See
+//! docs/decisions/lab.md#5.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mem::Advice;
 
-/// A smaller allocation might not contain one aligned superpage.
+/// Minimum bytes of an allocation to advise. A smaller allocation may contain no aligned superpage.
 const LARGE: usize = 4 << 20;
 /// The superpage of machines with 4 KiB base pages; a multiple of each machine's base page.
 const SUPERPAGE: usize = 2 << 20;
 
-/// The system allocator; after [`Heap::advise`], large allocations are advised `MADV_HUGEPAGE` (`madvise(2)`).
+/// The system allocator. After [`Heap::advise`], it advises `MADV_HUGEPAGE` for large allocations (`madvise(2)`).
 ///
-/// For `#[global_allocator]`. `glibc.malloc.hugetlb=1` does the same except for arrays that grew from a small
-/// allocation, and a program cannot set the tunable for itself.
+/// For `#[global_allocator]`. glibc's tunable `glibc.malloc.hugetlb=1` does the same, except for arrays that grew from
+/// a small allocation. But a program cannot set tunables for itself.
 #[derive(Debug)]
 pub struct Heap {
     advises: AtomicBool,
@@ -47,7 +47,8 @@ impl Heap {
     }
 }
 
-/// Advises MADV_HUGEPAGE for the superpages inside a large allocation. If the kernel refuses, base pages stay.
+/// Advises MADV_HUGEPAGE for the superpages inside a large allocation. If the kernel refuses, the memory stays on base
+/// pages.
 #[cold]
 fn advise(start: *mut u8, length: usize) {
     let ahead = start.addr().wrapping_neg() % SUPERPAGE;

@@ -6,19 +6,19 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Read progress of an input: for a file its offset, for a pipe the bytes left in it and end of file.
+/// Read progress of an input: the offset of a file, or the unread bytes of a pipe and whether it has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// File offset; `None` if the input is not seekable.
     position: Option<u64>,
-    /// Unread bytes in a pipe, socket or terminal (FIONREAD).
+    /// Number of unread bytes in a pipe, socket or terminal (FIONREAD).
     waiting: Option<u64>,
     /// Whether all writers have closed it (POLLHUP).
     has_ended: bool,
 }
 
 impl Input {
-    /// The current state; reads no data.
+    /// Queries the progress, without reading data.
     pub fn of(input: impl AsFd) -> Self {
         let input = input.as_fd();
         let position =
@@ -66,7 +66,7 @@ mod tests {
         let before = Input::of(&reader);
         reader.read_exact(&mut [0; 4]).unwrap();
         assert!(Input::of(&reader).was_read_since(&before));
-        // Everything written meanwhile was read, up to end of file.
+        // The reader read everything that was written meanwhile, up to the end of file.
         let before = Input::of(&reader);
         writer.write_all(b"more text").unwrap();
         drop(writer);

@@ -1,14 +1,14 @@
-//! Typed syscalls: all syscalls of this project, and no policy.
+//! All system calls of this project, with typed arguments and without policy.
 //!
-//! Each function is one syscall with typed arguments, documented with its C signature, the errors that matter, the
-//! kernel version it needs and the required privilege. Calls go through rustix or libc; a constant that both lack is
-//! defined here once, with its source.
+//! Each function is one system call, documented with its C signature, the errors that matter, the kernel version and
+//! the privilege that it needs. Calls go through rustix or libc. Constants that both lack are defined here once, with
+//! their source.
 //!
 //! # Safety
 //! Three kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is neither `Clone` nor
-//! `Copy`, and hands out only ranges inside itself), so advice that discards pages can only change bytes that its owner
-//! may change anyway. Plain kernel calls: the pointers passed are to live locals or slices of the stated length, and
-//! the kernel writes only inside them. The heap: see [`heap`].
+//! `Copy`, and hands out only ranges inside itself). So advice that discards pages changes only bytes that the owner
+//! may change anyway. System calls: pointers are to live locals or slices of the stated length, and the kernel writes
+//! only inside them. The heap: see [`heap`].
 
 pub mod affinity;
 pub mod code;

@@ -14,8 +14,8 @@ use crate::SysError;
 
 /// Advice for `madvise(2)` and `process_madvise(2)`.
 ///
-/// libc lacks `MADV_COLLAPSE` and rustix's enum cannot express it, so all advice goes through
-/// this one type. Values: `include/uapi/asm-generic/mman-common.h`.
+/// libc lacks `MADV_COLLAPSE` and rustix's enum cannot express it, so all advice uses this type.
+/// Values: `include/uapi/asm-generic/mman-common.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[allow(missing_docs, reason = "the variants are the man page's names")]
@@ -30,11 +30,11 @@ pub enum Advice {
     Cold = 20,
     PageOut = 21,
     PopulateRead = 22,
-    /// Linux 5.14. Faults pages in for writing; `EFAULT` where the fault would raise SIGBUS, so
-    /// it probes a hugetlb range without dying.
+    /// Linux 5.14. Faults pages in for writing; `EFAULT` if the fault would raise SIGBUS, so this
+    /// can probe a hugetlb range safely.
     PopulateWrite = 23,
     /// Linux 6.1. Synchronously copies the present pages into one superpage. `EINVAL` if no page is present or THP are
-    /// disabled by prctl; `EAGAIN`/`ENOMEM` when no superpage is free.
+    /// disabled by prctl; `EAGAIN`/`ENOMEM` if no superpage is free.
     Collapse = 25,
 }
 
@@ -63,8 +63,8 @@ pub enum Backing {
     /// Base pages, or THP if the system setting or advice says so.
     #[default]
     Pages,
-    /// Pages of the hugetlb pool of this size; `mmap` fails with `ENOMEM` unless all of them can be reserved, after
-    /// which no page fault of this process can fail.
+    /// Pages of the hugetlb pool of this size; `mmap` fails with `ENOMEM` if the pool cannot reserve all of them. After
+    /// that no page fault of this process can fail.
     Hugetlb(PageSize),
 }
 
@@ -75,14 +75,14 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a `Mapping` is the only owner of its range; nothing in it is bound to a thread.
+// SAFETY: a `Mapping` is the only owner of its range; nothing in the range is bound to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of zeroes: `mmap(NULL, len, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS)`.
     ///
-    /// `len` is rounded up to whole pages of the backing. `ENOMEM`: out of address space, refused by overcommit, or too
-    /// few free pages in the pool.
+    /// Rounds `len` up to whole pages of the backing. `ENOMEM`: out of address space, refused by overcommit, or too few
+    /// free pages in the pool.
     pub fn anonymous(len: usize, backing: Backing) -> Result<Self, SysError> {
         let (flags, page) = match backing {
             Backing::Pages => (MapFlags::PRIVATE, crate::param::page_size()),
@@ -92,7 +92,7 @@ impl Mapping {
         };
         let len = page.ceil(len as u64) as usize;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
             .map_err(|errno| {
             SysError::new("mmap", format!("{len} bytes, {backing:?}"), errno)
@@ -101,7 +101,8 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Like [`Self::anonymous`] with base pages, at a multiple of `alignment`: maps more and unmaps both ends.
+    /// Like [`Self::anonymous`] with base pages, at a multiple of `alignment`. Maps more than needed and unmaps both
+    /// ends.
     pub fn aligned(len: usize, alignment: PageSize) -> Result<Self, SysError> {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let slack = alignment.bytes() as usize;
@@ -110,15 +111,15 @@ impl Mapping {
         Ok(whole)
     }
 
-    /// A mapping at a multiple of `alignment` of which the caller touches only a few pages: `MAP_NORESERVE`, so the
-    /// kernel commits no memory for it (except under overcommit mode 2: `ENOMEM`). A touch without free memory invokes
-    /// the OOM killer, so the caller must limit the pages it touches.
+    /// Maps `len` bytes at a multiple of `alignment`, for callers that touch only a few of the pages. With
+    /// `MAP_NORESERVE` the kernel commits no memory (except in overcommit mode 2: `ENOMEM`). The caller must limit the
+    /// number of pages it touches, because running out of memory invokes the OOM killer.
     pub fn sparse(len: usize, alignment: PageSize) -> Result<Self, SysError> {
         let slack = alignment.bytes() as usize;
         let whole = len.saturating_add(slack);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }
             .map_err(|errno| SysError::new("mmap", format!("{whole} bytes, sparse"), errno))?;
         let start = NonNull::new(start.cast()).expect("mmap returns no null range");
@@ -128,7 +129,7 @@ impl Mapping {
     }
 
     /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: replaces the mapping by untouched pages at the
-    /// same addresses. File mappings and advice inside it are dropped.
+    /// same addresses. Drops file mappings and advice inside the range.
     pub fn renew(&mut self) -> Result<(), SysError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
@@ -139,7 +140,7 @@ impl Mapping {
         renewed.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("{self:?}"), errno))
     }
 
-    /// Unmaps the part before the first multiple of `alignment` and the part after `len` bytes from there.
+    /// Keeps the `len` bytes from the first multiple of `alignment` on; unmaps the rest.
     fn trim(&mut self, len: usize, alignment: PageSize) {
         let before = alignment.ceil(self.address()) as usize - self.start.as_ptr() as usize;
         // SAFETY: both ends lie inside the mapping and consist of whole base pages, because the alignment is a multiple
@@ -168,9 +169,9 @@ impl Mapping {
         assert!(inside, "{len} bytes at {offset} lie outside {self:?}");
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the replaced range lies inside this mapping, which is borrowed exclusively, and is unmapped with it.
-        // If a file range is mapped twice, a write at one address changes the other; both are plain bytes, for which
-        // every value is valid.
+        // SAFETY: the replaced range lies inside this mapping, which is borrowed exclusively, and is unmapped together
+        // with it. If a file range is mapped twice, a write at one address changes the other; both are plain bytes, for
+        // which every value is valid.
         let put = unsafe {
             let start = self.start.as_ptr().add(offset).cast();
             rustix::mm::mmap(start, len, prot, flags, file, from)
@@ -178,8 +179,8 @@ impl Mapping {
         put.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("a file in {self:?}"), errno))
     }
 
-    /// `int mprotect(void *addr, size_t len, int prot)` on the whole mapping. The caller must not use
-    /// [`Mapping::bytes_mut`] while the mapping is not writable: SIGSEGV.
+    /// `int mprotect(void *addr, size_t len, int prot)` on the whole mapping. While the mapping is not writable, the
+    /// caller must not use [`Mapping::bytes_mut`] (SIGSEGV).
     pub(crate) fn protect(&mut self, rights: MprotectFlags) -> Result<(), SysError> {
         // SAFETY: the range is this mapping, borrowed exclusively; it stays readable.
         unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.len, rights) }
@@ -201,7 +202,7 @@ impl Mapping {
         self.len == 0
     }
 
-    /// The bytes. A page never written reads as zero.
+    /// The bytes. A page that was never written reads as zero.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the range is mapped readable for as long as `self`, and `&self` rules out writers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -218,8 +219,8 @@ impl Mapping {
         self.advise_range(0..self.len, advice)
     }
 
-    /// `int madvise(void *addr, size_t length, int advice)` on a range, in bytes from the start of the mapping; its
-    /// start must be page-aligned (`EINVAL`). Takes `&mut self`, because some advice discards bytes.
+    /// `int madvise(void *addr, size_t length, int advice)` on `range`, in bytes from the start of the mapping. The
+    /// start of `range` must be page-aligned (`EINVAL`). Takes `&mut self`, because some advice discards bytes.
     pub fn advise_range(&mut self, range: Range<usize>, advice: Advice) -> Result<(), SysError> {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -234,7 +235,7 @@ impl Mapping {
     }
 
     /// `mremap(MREMAP_MAYMOVE)`: changes the length, moving the pages if necessary. Pages of 2 MB stay whole
-    /// (`Documentation/mm/transhuge.rst`). hugetlb: `EINVAL` to grow.
+    /// (`Documentation/mm/transhuge.rst`). A hugetlb mapping cannot grow (`EINVAL`).
     pub fn resized(self, len: usize) -> Result<Self, (Self, SysError)> {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let start = self.start.as_ptr().cast::<c_void>();
@@ -260,41 +261,41 @@ impl Drop for Mapping {
     }
 }
 
-/// `MAP_HUGE_2MB` and its kin: log2 of the size in bits 26..31 (`mmap(2)`).
+/// Returns `MAP_HUGE_2MB` and similar flags: log2 of the size in bits 26..31 (`mmap(2)`).
 fn hugetlb_size_flag(size: PageSize) -> MapFlags {
     MapFlags::from_bits_retain(size.bytes().trailing_zeros() << 26)
 }
 
-/// Makes all threads share malloc's main arena (`mallopt(3)`, M_ARENA_MAX): `malloc_trim` does not shrink the top of
-/// other arenas. For a process that mostly waits; to be called before it starts a second thread.
+/// Makes all threads share malloc's main arena (`mallopt(3)`, M_ARENA_MAX), because `malloc_trim` does not shrink the
+/// top of other arenas. For processes that mostly wait. Call it before the second thread starts.
 pub fn use_one_arena() {
     // SAFETY: sets a malloc parameter; mallopt takes malloc's lock.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
 /// Returns unused memory to the kernel before a long wait: free malloc memory (`malloc_trim(3)`), the main thread's
-/// stack below the caller's frame, and clean file pages (`madvise(2)` MADV_DONTNEED). A later access faults them in
-/// again. Only for the main thread.
+/// stack below the caller's frame, and clean file pages (`madvise(2)` MADV_DONTNEED). Later accesses fault these pages
+/// in again. Only for the main thread.
 pub fn give_back_unused() {
     let marker = 0u8;
     let here = (&raw const marker) as usize;
     for range in unused(here) {
-        // SAFETY: either stack below every live frame, or pages in non-writable file mappings, which the kernel reads
-        // again from the file.
+        // SAFETY: the range is either stack below every live frame, or pages of read-only file mappings, which the
+        // kernel can read from the file again.
         unsafe { libc::madvise(range.start as *mut c_void, range.len(), Advice::DontNeed as i32) };
     }
     // SAFETY: frees only memory that malloc does not use.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Ranges that may be dropped. `here` is an address in the caller's stack frame; the stack that the calls made here
-/// need lies within `STACK_MARGIN` below it.
+/// Returns ranges that may be dropped. `here` is an address in the caller's stack frame. The calls made here need at
+/// most `STACK_MARGIN` bytes of stack below `here`.
 fn unused(here: usize) -> Vec<Range<usize>> {
     const STACK_MARGIN: usize = 8 << 10;
     let page = crate::param::page_size().bytes() as usize;
     let mut found = Vec::with_capacity(32);
     let Ok(file) = File::open("/proc/self/smaps") else { return found };
-    // A small buffer: reading the whole text at once would use more memory than is to be freed.
+    // A small buffer: a buffer for the whole text could use more memory than this function frees.
     let mut lines = BufReader::with_capacity(4 << 10, file);
     let (mut line, mut mapping) = (String::with_capacity(512), None);
     while lines.read_line(&mut line).is_ok_and(|length| length > 0) {

@@ -10,12 +10,12 @@ use units::PageSize;
 
 use crate::SysError;
 
-/// `int memfd_create(const char *name, unsigned int flags)` with close-on-exec. Linux 3.17; hugetlb 4.14
-/// (`ENODEV`/`EINVAL` if there is no pool of that size; pages are reserved at `mmap`).
+/// `int memfd_create(const char *name, unsigned int flags)` with close-on-exec. Linux 3.17; with `hugetlb` 4.14
+/// (`ENODEV`/`EINVAL` if there is no pool of that size; `mmap` reserves the pages).
 pub fn create(name: &str, hugetlb: Option<PageSize>) -> Result<OwnedFd, SysError> {
     let size = match hugetlb {
         None => MemfdFlags::empty(),
-        // `MFD_HUGE_*`: log2 of the size in bits 26..31, as for mmap.
+        // `MFD_HUGE_*`: log2 of the size in bits 26..31, as in mmap.
         Some(size) => {
             MemfdFlags::HUGETLB | MemfdFlags::from_bits_retain(size.bytes().trailing_zeros() << 26)
         }
@@ -24,11 +24,11 @@ pub fn create(name: &str, hugetlb: Option<PageSize>) -> Result<OwnedFd, SysError
         .map_err(|errno| SysError::new("memfd_create", name, errno))
 }
 
-/// A memfd with these contents and a fixed size, close-on-exec, accessible to its owner only. The contents stay
+/// Creates a memfd with these contents and a fixed size, close-on-exec, accessible only to its owner. The contents stay
 /// writable: `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL` (Linux 3.17).
 pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Since Linux 6.3 vm.memfd_noexec may refuse executable memfds; older kernels do not know the flag.
+    // Since Linux 6.3 vm.memfd_noexec may refuse executable memfds; older kernels reject the flag.
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|errno| match errno {
         Errno::INVAL => memfd_create(name, flags),
         other => Err(other),
@@ -44,7 +44,7 @@ pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
 }
 
 /// Major and minor number of the kernel's internal hugetlbfs mount for pages of `size`, which backs memfds, anonymous
-/// mappings and System V segments.
+/// mappings and SysV segments.
 pub fn hugetlb_device(size: PageSize) -> Result<(u32, u32), SysError> {
     let file = create("superpage", Some(size))?;
     let stat = fstat(&file).map_err(|errno| SysError::new("fstat", "a memory file", errno))?;

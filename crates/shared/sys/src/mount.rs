@@ -12,29 +12,30 @@ use rustix::mount::{
 
 use crate::SysError;
 
-/// `mount("none", target, "hugetlbfs", MS_NOSUID | MS_NODEV, options)`: a file system backed by the pages of a hugetlb
-/// pool. Needs CAP_SYS_ADMIN (`EPERM`); `ENOENT`: no such directory, `ENODEV`: a kernel without hugetlbfs, `EINVAL`:
-/// invalid options. `mount(2)`.
+/// `mount("none", target, "hugetlbfs", MS_NOSUID | MS_NODEV, options)`: mounts a file system backed by the pages of a
+/// hugetlb pool. Needs CAP_SYS_ADMIN (`EPERM`). `ENOENT`: no such directory. `ENODEV`: the kernel lacks hugetlbfs.
+/// `EINVAL`: invalid options. `mount(2)`.
 pub fn mount_hugetlbfs(target: &Path, options: &str) -> Result<(), SysError> {
     let on = || format!("{} ({options})", target.display());
     let text = CString::new(options)
         .map_err(|_| SysError::new("mount", on(), std::io::ErrorKind::InvalidInput))?;
-    // hugetlbfs files are never set-user-id programs or devices.
+    // hugetlbfs needs neither set-user-id programs nor devices.
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("none", target, "hugetlbfs", flags, text.as_c_str())
         .map_err(|errno| SysError::new("mount", on(), errno))
 }
 
-/// `umount2(target, UMOUNT_NOFOLLOW)`: `EBUSY` while a file of the file system is open or mapped. `umount(2)`.
+/// `umount2(target, UMOUNT_NOFOLLOW)`: unmounts `target`. `EBUSY`: a file of the file system is open or mapped.
+/// `umount(2)`.
 pub fn unmount(target: &Path) -> Result<(), SysError> {
     rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)
         .map_err(|errno| SysError::new("umount", target.display().to_string(), errno))
 }
 
 /// Creates a detached tmpfs mount with `huge=always`: its files use superpages if any are free, whatever the system
-/// setting for shared memory, and without a size limit. It is attached to no path and ends with its last descriptor and
-/// last mapping. Every user with the descriptor may create files in it. Linux 5.2 (`ENOSYS` before); needs
-/// CAP_SYS_ADMIN (`EPERM`); `EINVAL` on a kernel without THP. `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`.
+/// setting for shared memory. The mount has no size limit and no path. It ends with its last descriptor and last
+/// mapping. Any user with the descriptor may create files in it. Linux 5.2 (`ENOSYS` before). Needs CAP_SYS_ADMIN
+/// (`EPERM`). `EINVAL`: the kernel lacks THP. `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`.
 pub fn superpage_files() -> Result<SuperpageFiles, SysError> {
     let named = |call: &'static str| move |errno| SysError::new(call, "tmpfs", errno);
     let system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(named("fsopen"))?;

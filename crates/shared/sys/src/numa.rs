@@ -12,17 +12,17 @@ use crate::mem::Mapping;
 pub enum Binding {
     /// `MPOL_PREFERRED`: falls back to other nodes when this node is full.
     Preferred,
-    /// `MPOL_BIND`: only this node. A fault without a free superpage on the node raises SIGBUS, even for pages that the
-    /// pool has reserved, so populate before use.
+    /// `MPOL_BIND`: only this node. A fault raises SIGBUS if the node has no free superpage, even for pages that the
+    /// pool has reserved. So populate the memory before using it.
     Strict,
 }
 
-/// The maximal number of nodes of a Linux kernel (CONFIG_NODES_SHIFT up to 10).
+/// Maximum number of nodes of a Linux kernel (CONFIG_NODES_SHIFT up to 10).
 const MAX_NODES: usize = 1024;
 
 /// `long mbind(void *addr, unsigned long len, int mode, const unsigned long *nodemask, unsigned long maxnode, unsigned
-/// flags)` for pages that are not yet present. `EINVAL`: no such node. `ENOSYS`: a kernel without NUMA, where all
-/// memory is on node 0. See mbind(2).
+/// flags)` binds pages that are not yet present. `EINVAL`: no such node. `ENOSYS`: the kernel lacks NUMA, so all memory
+/// is on node 0. See mbind(2).
 pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(), SysError> {
     let what = || format!("{mapping:?} to {node:?}");
     let mut mask = [0usize; MAX_NODES / usize::BITS as usize];
@@ -38,14 +38,14 @@ pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(),
     let (start, len) = (mapping.address(), mapping.len());
     // The kernel reads `maxnode - 1` bits (`get_nodes`, mm/mempolicy.c).
     let bits = MAX_NODES + 1;
-    // SAFETY: a policy changes no bytes; the mask is a live local that contains every bit the kernel reads.
+    // SAFETY: a policy changes no bytes. The mask is a live local and contains every bit that the kernel reads.
     let code =
         unsafe { libc::syscall(libc::SYS_mbind, start, len, mode, mask.as_ptr(), bits, 0usize) };
     if code == 0 { Ok(()) } else { Err(SysError::last("mbind", what())) }
 }
 
-/// `long move_pages(0, 1, &addr, NULL, &status, 0)`: the node of the page `offset` bytes into the mapping; `None` if
-/// the page is not present. See move_pages(2).
+/// `long move_pages(0, 1, &addr, NULL, &status, 0)`: returns the node of the page at `offset` bytes in the mapping;
+/// `None` if the page is not present. See move_pages(2).
 pub fn node_of(mapping: &Mapping, offset: usize) -> Result<Option<NodeId>, SysError> {
     assert!(offset < mapping.len(), "{offset} lies outside {mapping:?}");
     let address = (mapping.address() as usize + offset) as *const c_void;

@@ -1,4 +1,4 @@
-//! `/proc/PID/pagemap`: PAGEMAP_SCAN (which pages are present, huge, file-backed) and its 64-bit entries.
+//! `/proc/PID/pagemap`: PAGEMAP_SCAN, which tells which pages are present, huge or file-backed; and the 64-bit entries.
 
 use std::fs::File;
 use std::ops::BitOr;
@@ -70,9 +70,9 @@ impl BitOr for Categories {
 pub struct PageRegion {
     /// First address.
     pub start: u64,
-    /// First address after it.
+    /// The address after the last byte.
     pub end: u64,
-    /// The categories of its pages, among those requested.
+    /// The requested categories that its pages have.
     pub categories: Categories,
 }
 
@@ -83,7 +83,7 @@ pub struct Pagemap {
     pid: Pid,
 }
 
-/// Maximal bytes walked per call: the kernel holds the mmap lock meanwhile, and 64 MB of base pages take about 0.3 ms
+/// Maximum bytes walked per call, during which the kernel holds the mmap lock. 64 MB of base pages take about 0.3 ms
 /// (docs/sources/kernel_facts.md 2), a short delay for a page fault.
 const STRIDE: u64 = 64 << 20;
 const REGIONS_PER_CALL: usize = 1024;
@@ -96,11 +96,12 @@ impl Pagemap {
         Ok(Self { file, pid })
     }
 
-    /// `int ioctl(int pagemap_fd, PAGEMAP_SCAN, struct pm_scan_arg *)`: appends to `out` every region in `start..end`
-    /// whose pages have any of the `wanted` categories. Linux 6.7 (`ENOTTY` before). `start` must be page-aligned.
+    /// `int ioctl(int pagemap_fd, PAGEMAP_SCAN, struct pm_scan_arg *)`: appends to `out` every region of `start..end`
+    /// whose pages have at least one of the `wanted` categories. Linux 6.7 (`ENOTTY` before). `start` must be
+    /// page-aligned.
     ///
-    /// Only `wanted`, PRESENT, PFNZERO and HUGE are returned. The last three come from the page table: 1.4 ms for 1 GiB
-    /// of base pages on a Xeon guest.
+    /// Regions show only the categories `wanted`, PRESENT, PFNZERO and HUGE. The last three need only the page table:
+    /// 1.4 ms for 1 GiB of base pages on a Xeon guest.
     pub fn scan(
         &self,
         start: u64,
@@ -111,8 +112,8 @@ impl Pagemap {
         self.scan_with(start, end, wanted, Categories::default(), out)
     }
 
-    /// Like [`Self::scan`], and also returns the categories `also`. FILE needs each page's `struct page`: 20 ms for 1
-    /// GiB of base pages on the same guest.
+    /// Like [`Self::scan`], but regions also show the categories `also`. FILE needs each page's `struct page`: 20 ms
+    /// for 1 GiB of base pages on the same guest.
     pub fn scan_with(
         &self,
         start: u64,
@@ -141,7 +142,7 @@ impl Pagemap {
                 ..ScanArgument::default()
             };
             // SAFETY: the argument is a live local of the size it states, and `vec` points to spare capacity for
-            // `vec_len` regions, reserved above, which outlives the call.
+            // `vec_len` regions, reserved above, and outlives the call.
             let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &mut argument) };
             let found = usize::try_from(found).map_err(|_| {
                 SysError::last("ioctl(PAGEMAP_SCAN)", format!("{:?} {from:#x}", self.pid))
@@ -175,13 +176,15 @@ impl Pagemap {
         Ok((entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_EXCLUSIVE != 0))
     }
 
-    /// Frame numbers (PFNs) of the pages of `start..end`; `None`: not present. Without CAP_SYS_ADMIN all are 0.
+    /// Frame numbers (PFNs) of the pages of `start..end`; `None` for a page that is not present. Without CAP_SYS_ADMIN
+    /// all numbers are 0.
     pub fn frames(&self, start: u64, end: u64) -> Result<Vec<Option<u64>>, SysError> {
         let frame = |entry: u64| (entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_FRAME);
         Ok(self.entries(start, end)?.map(frame).collect())
     }
 
-    /// Whether another process also maps any present page of `start..end`, as after a fork. Reads eight bytes per page.
+    /// Whether any present page of `start..end` is also mapped by another process, as after a fork. Reads eight bytes
+    /// per page.
     pub fn has_shared(&self, start: u64, end: u64) -> Result<bool, SysError> {
         let is_shared = |entry: u64| entry & ENTRY_PRESENT != 0 && entry & ENTRY_EXCLUSIVE == 0;
         Ok(self.entries(start, end)?.any(is_shared))
@@ -199,7 +202,7 @@ impl Pagemap {
     }
 }
 
-/// Merges regions from `first` on with their predecessor where only the end of a call separated them.
+/// Merges adjacent regions, from `first` on, that are separate only because one call ended between them.
 fn join(regions: &mut Vec<PageRegion>, first: usize) {
     let mut kept = first;
     for index in first..regions.len() {

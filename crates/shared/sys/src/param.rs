@@ -8,7 +8,8 @@ pub fn page_size() -> PageSize {
         .expect("the kernel's page size is a power of two")
 }
 
-/// This program's file: `/proc/self/exe`, or without /proc the path given to exec (`AT_EXECFN`).
+/// This program's file: `/proc/self/exe`, or if /proc is missing, the path given to exec
+/// (`AT_EXECFN`).
 pub fn own_executable() -> Option<std::path::PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     std::env::current_exe().ok().or_else(|| {
@@ -17,8 +18,8 @@ pub fn own_executable() -> Option<std::path::PathBuf> {
     })
 }
 
-/// The effective user id (`geteuid`), to tell our files from those of other users. To learn whether a call is
-/// permitted, try the call.
+/// The effective user id (`geteuid`), to distinguish our files from those of other users. Do not use it to predict
+/// whether a call is permitted: try the call.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -33,8 +34,8 @@ pub fn own_pid() -> units::Pid {
     units::Pid(rustix::process::getpid().as_raw_nonzero().get())
 }
 
-/// CPU time used by all threads of a process (`clock_getcpuclockid(3)`, `clock_gettime(2)`). No privilege. `ESRCH`: no
-/// such process.
+/// CPU time used by all threads of a process (`clock_getcpuclockid(3)`, `clock_gettime(2)`). Needs no privilege.
+/// `ESRCH`: no such process.
 pub fn process_cpu_time(pid: units::Pid) -> Result<std::time::Duration, crate::SysError> {
     let mut clock: libc::clockid_t = 0;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -55,13 +56,13 @@ pub fn process_cpu_time(pid: units::Pid) -> Result<std::time::Duration, crate::S
     }
 }
 
-/// CPU time this thread has used (`clock_gettime(CLOCK_THREAD_CPUTIME_ID)`).
+/// CPU time that this thread has used (`clock_gettime(CLOCK_THREAD_CPUTIME_ID)`).
 pub fn thread_cpu_time() -> std::time::Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The monotonic clock (`clock_gettime(CLOCK_MONOTONIC)`), which is the same in all processes.
+/// Time of the monotonic clock (`clock_gettime(CLOCK_MONOTONIC)`), which all processes share.
 pub fn monotonic_time() -> std::time::Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

@@ -10,9 +10,9 @@ use crate::SysError;
 /// The memory of a process (`/proc/PID/mem`, proc(5)). After an exec the open file still refers to the old address
 /// space.
 ///
-/// `process_vm_readv(2)` pins the pages that it reads, and so copies each page that a forked process still shares
-/// (`gup_must_unshare`, mm/gup.c). If the hugetlb pool is exhausted, the kernel takes such a copy from the child, which
-/// is killed at its next access. Reading this file pins nothing.
+/// `process_vm_readv(2)` is not used: it pins the pages that it reads, and so copies every page that the process still
+/// shares after a fork (`gup_must_unshare`, mm/gup.c). If the hugetlb pool is empty, the kernel takes the page for the
+/// copy from the child, which is killed at its next access. Reading this file pins nothing.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
@@ -27,8 +27,8 @@ impl Memory {
         Ok(Self { file, pid })
     }
 
-    /// Copies memory at `address` into `buffer`; returns the number of bytes read before the first unmapped page (`EIO`
-    /// if none), or 0 if the process has exited.
+    /// Copies memory at `address` into `buffer`; returns the number of bytes read, up to the first unmapped page (`EIO`
+    /// if 0), or 0 if the process has exited.
     ///
     /// A read of an untouched page faults in the zero page, so read only pages that PAGEMAP_SCAN reports as present.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<usize, SysError> {
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(Memory::open(Pid(i32::MAX)).unwrap_err().errno(), libc::ENOENT);
     }
 
-    /// Reading must not unshare pages: a copy takes memory, or a page of a hugetlb pool.
+    /// Reading must not unshare pages, because a copy takes memory or a page from a hugetlb pool.
     #[test]
     fn what_a_fork_shares_stays_shared() {
         let mut mapping = Mapping::anonymous(1 << 16, Backing::Pages).unwrap();

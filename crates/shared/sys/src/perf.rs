@@ -21,7 +21,7 @@ use crate::SysError;
 pub enum Event {
     /// All page faults; a software event, needs no PMU.
     PageFaults,
-    /// Page faults without I/O.
+    /// Page faults that needed no I/O.
     MinorFaults,
     /// Nanoseconds of CPU time.
     TaskClock,
@@ -48,15 +48,15 @@ pub enum Event {
     },
 }
 
-/// A count with its enabled and running times: if `running < enabled`, the kernel multiplexed the PMU, and `value *
-/// enabled / running` is the estimate.
+/// A count with its enabled and running times. If the running time is shorter, the kernel multiplexed the PMU; the
+/// estimated count is `value * enabled / running`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// Number of events counted.
     pub value: u64,
-    /// Nanoseconds the counter was enabled.
+    /// Nanoseconds for which the counter was enabled.
     pub enabled_ns: u64,
-    /// Nanoseconds the counter was running on the PMU.
+    /// Nanoseconds for which the counter ran on the PMU.
     pub running_ns: u64,
 }
 
@@ -68,8 +68,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Counts `event` on every CPU for thread `pid` (a process id is that of its main thread) and for all threads and
-    /// children that it creates from now on.
+    /// Counts `event` on every CPU, for thread `pid` and for all threads and children that this thread creates from now
+    /// on. A process id means its main thread.
     ///
     /// Linux 2.6.31. `ENOENT`/`EOPNOTSUPP`: no PMU, or no such event. `EACCES`/`EPERM`: needs CAP_PERFMON or a lower
     /// `kernel.perf_event_paranoid`. `ESRCH`: no such process.
@@ -77,7 +77,7 @@ impl Counter {
         Self::open_in(event, Target::Thread(pid), Modes::All, None)
     }
 
-    /// Like [`Self::open`] for any target, as a member of the group of `leader`, or as a leader itself.
+    /// Like [`Self::open`], for any target. The counter joins the group of `leader`, or becomes a leader if `None`.
     fn open_in(
         event: Event,
         target: Target,
@@ -99,7 +99,7 @@ impl Counter {
         let pid = match target {
             Target::Thread(pid) => pid.0,
             Target::Children => {
-                // Members run only while their leader does, so only the leader waits for the exec.
+                // Only the leader waits for the exec: members count only while their leader does.
                 attributes.set_disabled(leader.is_none().into());
                 attributes.set_enable_on_exec(leader.is_none().into());
                 0
@@ -117,7 +117,7 @@ impl Counter {
         Ok(Self { file: File::from(fd), event })
     }
 
-    /// The count so far, with inherited children.
+    /// Reads the count, including inherited children.
     pub fn read(&mut self) -> Result<Count, SysError> {
         let mut words = [0; 24];
         self.file

@@ -9,7 +9,7 @@ use units::Pid;
 use crate::SysError;
 use crate::mem::Advice;
 
-/// A pidfd of a process that was alive when it was opened.
+/// A pidfd of a process that was alive when the pidfd was opened.
 #[derive(Debug)]
 pub struct PidFd {
     fd: OwnedFd,
@@ -26,8 +26,8 @@ impl PidFd {
         Ok(Self { fd, pid })
     }
 
-    /// `ssize_t process_madvise(int pidfd, const struct iovec *, size_t, int advice, unsigned)`: returns the number of
-    /// bytes advised, which may be less than requested.
+    /// `ssize_t process_madvise(int pidfd, const struct iovec *, size_t, int advice, unsigned)`: advises ranges of the
+    /// process's memory. Returns the number of bytes advised, which may be less than requested.
     ///
     /// Linux 5.10 (`Collapse` 6.1). For another process the kernel accepts only `WillNeed`, `Cold`, `PageOut` and
     /// `Collapse` (`EINVAL` otherwise), and requires CAP_SYS_NICE and PTRACE_MODE_READ (`EPERM`).
@@ -41,8 +41,8 @@ impl PidFd {
             .collect();
         let own = self.pid == crate::param::own_pid();
         assert!(!own, "advice about our own memory goes through `Mapping`, which owns it");
-        // SAFETY: the vectors name memory of another process, which the kernel checks; the four advices permitted for
-        // other processes change how pages are backed, never their content.
+        // SAFETY: the vectors name memory of another process, and the kernel checks them. The four kinds of advice
+        // permitted for other processes change how pages are backed, never their contents.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -65,8 +65,8 @@ impl PidFd {
         taken.map_err(|errno| SysError::new("pidfd_getfd", whose(), errno))
     }
 
-    /// Like [`Self::descriptor`], if the descriptor is a userfaultfd according to /proc/PID/fd. Also needs
-    /// PTRACE_MODE_READ (`EACCES`).
+    /// Like [`Self::descriptor`], but fails unless /proc/PID/fd shows a userfaultfd. Also needs PTRACE_MODE_READ
+    /// (`EACCES`).
     pub fn userfaultfd(&self, number: i32) -> Result<OwnedFd, SysError> {
         let path = format!("/proc/{}/fd/{number}", self.pid);
         match std::fs::read_link(&path) {
@@ -77,7 +77,7 @@ impl PidFd {
     }
 }
 
-/// Whether this process may collapse the memory of its children, tested on a child that only waits: `EPERM` without
+/// Whether this process may collapse the memory of its children, tested on a child that only sleeps: `EPERM` without
 /// CAP_SYS_NICE, `EINVAL` before Linux 6.1, `ENOSYS` before 5.10.
 pub fn may_collapse() -> Result<(), SysError> {
     let own = crate::param::own_pid();

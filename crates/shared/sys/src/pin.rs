@@ -1,9 +1,9 @@
-//! Unmovable pages: a pipe holds a reference to each page (`vmsplice(2)`), so compaction and collapse skip it. Locked
-//! pages (`mlock(2)`) can still be migrated. No privilege is needed.
+//! Unmovable pages: a pipe holds a reference to each page (`vmsplice(2)`), so compaction and collapse skip the page.
+//! Locked pages (`mlock(2)`) can still be migrated. No privilege is needed.
 //!
 //! # Safety
-//! A page in a pipe stays allocated until the pipe is closed, even if its mapping is unmapped; nothing reads these
-//! pipes, so only the page's owner sees later writes to the page.
+//! A page in a pipe stays allocated until the pipe is closed, even if its mapping is unmapped; no process reads these
+//! pipes, so only the page's owner sees later writes.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -13,15 +13,15 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 use crate::SysError;
 use crate::mem::Mapping;
 
-/// Default maximum of pages in an unprivileged pipe (`/proc/sys/fs/pipe-max-size`, in pages of 4 KiB).
+/// Default maximum number of pages in an unprivileged pipe (`/proc/sys/fs/pipe-max-size`, in pages of 4 KiB).
 const PIPE_PAGES: usize = 256;
 
 /// Pages that cannot be migrated while this value lives.
 #[derive(Debug, Default)]
 pub struct PinnedPages {
-    /// Write ends: a pipe with one open end keeps its contents.
+    /// Write ends of the pipes. A pipe keeps its contents while one end is open.
     pipes: Vec<OwnedFd>,
-    /// Read end of the last pipe: without a reader, vmsplice fails.
+    /// Read end of the last pipe, because vmsplice fails without a reader.
     reader: Option<OwnedFd>,
     /// Number of free slots in the last pipe.
     left: usize,
@@ -31,9 +31,9 @@ impl PinnedPages {
     /// Pins the pages of `range`, in bytes from the start of `mapping`; `range` must be page-aligned and its pages
     /// present.
     ///
-    /// `ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr_segs, unsigned int flags)`. `EMFILE`: 512 pipes of
-    /// 256 pages are open already, with the usual limit of descriptors; without CAP_SYS_RESOURCE a user's 65th and
-    /// later pipes hold 2 pages each (`/proc/sys/fs/pipe-user-pages-soft`).
+    /// `ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr_segs, unsigned int flags)`. `EMFILE`: too many open
+    /// pipes (with the usual limit of descriptors, 512 pipes of 256 pages). Without CAP_SYS_RESOURCE a user's 65th and
+    /// later pipes hold only 2 pages each (`/proc/sys/fs/pipe-user-pages-soft`).
     pub fn pin(&mut self, mapping: &mut Mapping, range: Range<usize>) -> Result<(), SysError> {
         let page = crate::param::page_size().bytes() as usize;
         for at in range.step_by(page) {
@@ -61,7 +61,7 @@ impl PinnedPages {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (reader, writer) = rustix::pipe::pipe_with(flags)
             .map_err(|errno| SysError::new("pipe2", "pages to pin", errno))?;
-        // If the larger size is refused, use the pipe's default size.
+        // If the kernel refuses this size, the pipe keeps its default size.
         let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_PAGES * page);
         let size = rustix::pipe::fcntl_getpipe_size(&writer)
             .map_err(|errno| SysError::new("fcntl(F_GETPIPE_SZ)", "pages to pin", errno))?;

@@ -4,7 +4,7 @@ use crate::SysError;
 
 /// `PR_GET_THP_DISABLE`; `PR_SET_THP_DISABLE` is in libc (`include/uapi/linux/prctl.h`).
 const PR_GET_THP_DISABLE: libc::c_int = 42;
-/// Linux 6.18, not yet in a crate (`include/uapi/linux/prctl.h`).
+/// Linux 6.18; no crate has it yet (`include/uapi/linux/prctl.h`).
 const PR_THP_DISABLE_EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
 
 /// THP control of a process. Inherited by fork and kept by exec.
@@ -53,8 +53,8 @@ pub fn thp() -> Result<ThpControl, SysError> {
     }
 }
 
-/// Whether the kernel supports [`ThpControl::OnlyAdvised`], tested by setting it on this process and restoring the old
-/// control.
+/// Whether the kernel supports [`ThpControl::OnlyAdvised`], tested by setting and restoring the control of this
+/// process.
 pub fn has_only_advised() -> bool {
     let before = thp().unwrap_or(ThpControl::System);
     let has = before == ThpControl::OnlyAdvised || set_thp(ThpControl::OnlyAdvised).is_ok();
@@ -72,7 +72,7 @@ pub fn become_subreaper() -> Result<(), SysError> {
 mod tests {
     use super::*;
 
-    /// One test, because the setting is per process.
+    /// A single test, because all tests of a process share the setting.
     #[test]
     fn what_is_set_is_read_back() {
         let before = thp().unwrap();

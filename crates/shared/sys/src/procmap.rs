@@ -7,7 +7,7 @@ use units::Pid;
 
 use crate::SysError;
 
-/// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); not yet in a crate that we use.
+/// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); none of our crates has it yet.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
@@ -40,9 +40,9 @@ struct Query {
 pub struct Found {
     /// First address.
     pub start: u64,
-    /// First address after it.
+    /// The address after the last byte.
     pub end: u64,
-    /// Whether it is readable, writable, executable, and shared.
+    /// Whether the VMA is readable, writable, executable or shared.
     pub readable: bool,
     /// See `readable`.
     pub writable: bool,
@@ -52,7 +52,8 @@ pub struct Found {
     pub shared: bool,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Major and minor number of the file's device, and the inode number: 0 without a file.
+    /// Major and minor number of the file's device, and the file's inode number; all 0 without a
+    /// file.
     pub device: (u32, u32),
     /// See `device`.
     pub inode: u64,
@@ -74,8 +75,8 @@ impl Procmap {
         Ok(Self { file })
     }
 
-    /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the VMA that contains an address. Linux 6.11
-    /// (`ENOTTY` before). `ENOENT`: no VMA contains it. `ESRCH`: the process exited or called exec.
+    /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: returns the VMA that contains `address`. Linux
+    /// 6.11 (`ENOTTY` before). `ENOENT`: no VMA contains `address`. `ESRCH`: the process exited or called exec.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
         let mut name = [0u8; libc::PATH_MAX as usize];
         let mut query = Query {

@@ -1,6 +1,6 @@
-//! Temporary directories below TMPDIR, for a command or the programs it runs. The owner holds a lock (flock) on each
-//! directory while it is in use. A directory left by a killed command is unlocked, so the next command or `superpage
-//! restore` removes it. See docs/decisions/security.md#5.
+//! Temporary directories below TMPDIR, for a command or the programs it runs. The owner locks each directory (flock)
+//! while using it. A directory that a killed command left is unlocked, so the next command or `superpage restore`
+//! removes it. See docs/decisions/security.md#5.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -17,7 +17,7 @@ const PREFIX: &str = "superpage-run-";
 /// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
-    /// The writable directory: `made`, or a directory in it that belongs to another user.
+    /// The directory to use: `made`, or a directory inside `made` that belongs to another user.
     path: PathBuf,
     made: PathBuf,
     /// `None` once the directory is removed.
@@ -42,17 +42,18 @@ impl std::fmt::Display for Left {
 impl std::error::Error for Left {}
 
 impl Scratch {
-    /// Makes an empty directory that only `user` can access, or only this user if `None`.
+    /// Makes an empty directory that only `user` can access; `None`: only the current user.
     ///
     /// # Errors
     /// The directory cannot be created, or its owner cannot be changed.
     pub fn new(user: Option<&User>) -> io::Result<Self> {
         let parent = std::env::temp_dir();
-        // Ignore failures here: the directory is another run's, and `superpage restore` reports it.
+        // Ignore failures: these directories are other runs', and `superpage restore` reports them.
         let _ = remove_left(&parent);
         let mut scratch = Self::in_parent(&parent)?;
         if let Some(user) = user {
-            // This user keeps the locked directory, so that the next command may remove it.
+            // The locked outer directory stays the current user's, so that the next command may
+            // remove it.
             std::fs::set_permissions(&scratch.made, Permissions::from_mode(0o711))?;
             scratch.path.push("dir");
             DirBuilder::new().mode(0o700).create(&scratch.path)?;
@@ -71,7 +72,7 @@ impl Scratch {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             }
-            // Another command may find the directory before it is locked and remove it: then try again.
+            // Another command may find and remove the directory before we lock it. Then try again.
             match lock(&made) {
                 Ok(lock) => return Ok(Self { path: made.clone(), made, lock: Some(lock) }),
                 Err(error) if is_taken(&error) => {}
@@ -115,12 +116,13 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound)
 }
 
-/// Locks a directory, and checks that the path still leads to it afterwards.
+/// Locks a directory, then checks that the path still leads to this directory.
 fn lock(path: &Path) -> io::Result<File> {
     let directory = File::open(path)?;
     match directory.try_lock() {
         Ok(()) => {}
-        // A filesystem without flock: no other command can lock the directory and remove it.
+        // The file system has no flock, so no other command can lock and remove the directory
+        // either.
         Err(TryLockError::Error(_)) => return Ok(directory),
         Err(error @ TryLockError::WouldBlock) => return Err(error.into()),
     }
@@ -130,7 +132,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes directories in `parent` that killed commands of this user left: for each its path, or the error.
+/// Removes directories in `parent` that killed commands of this user left. Returns the path of each, or the error.
 pub fn remove_left(parent: &Path) -> Vec<Result<PathBuf, Left>> {
     let mut done = Vec::new();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -156,7 +158,7 @@ mod tests {
             std::fs::create_dir(&directory).unwrap();
             directory
         };
-        // `empty` is left by a command killed before it wrote anything.
+        // `empty` stands for a command that was killed before it wrote anything.
         let (left, empty) = (make("superpage-run-1-0"), make("superpage-run-2-0"));
         let (used, other) = (make("superpage-run-3-0"), make("x"));
         std::fs::write(left.join("frames"), "").unwrap();

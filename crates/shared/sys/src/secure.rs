@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 /// Variables that the C library removed from our environment because our file has capabilities (`AT_SECURE`,
-/// getauxval(3): LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR, GLIBC_TUNABLES and others; ld.so(8)). They are restored for the
-/// programs that we start, which do not have the capabilities. Empty if the file is set-user-ID: then the environment
-/// is another user's.
+/// getauxval(3): LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR, GLIBC_TUNABLES and others; ld.so(8)). Callers restore them for
+/// the programs that they start, which do not get the capabilities. The list is empty if the file is set-user-ID,
+/// because then the environment is another user's.
 pub fn removed_variables() -> &'static [(OsString, OsString)] {
     static REMOVED: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
     REMOVED.get_or_init(|| {
@@ -24,9 +24,9 @@ pub fn removed_variables() -> &'static [(OsString, OsString)] {
 
 /// The initial environment of this process.
 fn initial_environment() -> Vec<u8> {
-    // While this process is not dumpable, root owns its files in /proc. Setting it dumpable exposes nothing: others
-    // need our capabilities to trace us (ptrace(2)).
-    // SAFETY: reads and sets a flag of this process; only 0 and 1 can be set.
+    // While this process is not dumpable, root owns its files in /proc. Making it dumpable exposes nothing, because
+    // other processes need our capabilities to trace us (ptrace(2)). SAFETY: reads and sets a flag of this process;
+    // only 0 and 1 can be set.
     unsafe {
         let before = libc::prctl(libc::PR_GET_DUMPABLE);
         libc::prctl(libc::PR_SET_DUMPABLE, 1);

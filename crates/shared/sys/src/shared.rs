@@ -1,8 +1,8 @@
 //! 64-bit words in a shared file mapping, used as atomics and futexes.
 //!
 //! # Safety
-//! This value owns the mapping, whose words are used only as atomics. The file cannot be truncated (sealed:
-//! [`crate::memfd::sealed`]); the caller guarantees that by choosing the file.
+//! [`SharedWords`] owns the mapping and uses its words only as atomics. The caller guarantees that the file cannot be
+//! truncated by passing a sealed one ([`crate::memfd::sealed`]).
 
 use std::fs::File;
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ pub struct SharedWords {
     words: usize,
 }
 
-// SAFETY: atomics in a mapping that only this value unmaps.
+// SAFETY: the mapping holds atomics, and only this value unmaps it.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
@@ -33,7 +33,7 @@ impl SharedWords {
     /// `mmap(2)` fails.
     pub fn map(file: &File, words: usize) -> Result<Self, SysError> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, file, 0)
         };
@@ -41,27 +41,28 @@ impl SharedWords {
         Ok(Self { start: NonNull::new(start.cast()).expect("mmap returns no null range"), words })
     }
 
-    /// The first four bytes of a word.
+    /// The first four bytes of word number `at`.
     ///
     /// # Panics
     /// `at` is out of range.
     pub fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at < self.words, "word {at} of {}", self.words);
-        // SAFETY: within the mapping, aligned, and used as an atomic only.
+        // SAFETY: the word is within the mapping, aligned, and used only as an atomic.
         unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU32>() }
     }
 
-    /// A whole word.
+    /// The whole word number `at`.
     ///
     /// # Panics
     /// `at` is out of range.
     pub fn long(&self, at: usize) -> &AtomicU64 {
         assert!(at < self.words, "word {at} of {}", self.words);
-        // SAFETY: within the mapping, aligned, and used as an atomic only.
+        // SAFETY: the word is within the mapping, aligned, and used only as an atomic.
         unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Sleeps on the futex while its value is `seen`, until it is woken or `most` has passed. May return early.
+    /// Sleeps on the futex of a word if its value is `seen`, until a wake-up or until `most` has passed. May return
+    /// early.
     pub fn wait(&self, at: usize, seen: u32, most: Duration) {
         let time = Timespec {
             tv_sec: most.as_secs() as i64,

@@ -16,10 +16,11 @@ pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     }
 }
 
-/// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells' background jobs start programs with
-/// signals ignored, and expect them to stay ignored.
+/// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells start programs with some signals ignored,
+/// and expect the signals to stay ignored.
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: a null new action only queries; the old action is a live local, for which all zeroes is valid.
+    // SAFETY: with a null new action the call only queries. The old action is a live local, for which all zeroes is
+    // valid.
     unsafe {
         let mut now = std::mem::zeroed::<libc::sigaction>();
         libc::sigaction(signal, std::ptr::null(), &mut now) == 0
@@ -38,9 +39,9 @@ extern "C" fn note_pipe() {
     PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
-/// The signals that this process was started with ignored, which its children must ignore too. Call it in the process
-/// that starts the child: it resets SIGCHLD to the default here, because a process that ignores SIGCHLD cannot wait for
-/// its children.
+/// Returns the signals that were ignored when this process started; its children must ignore them too. Call this in the
+/// process that starts a child, because it resets SIGCHLD to the default in the calling process. (A process that
+/// ignores SIGCHLD cannot wait for its children.)
 pub fn inherited_ignored_signals() -> Vec<i32> {
     static CHILDREN_WERE_IGNORED: AtomicBool = AtomicBool::new(false);
     if is_ignored(libc::SIGCHLD) {
@@ -53,8 +54,8 @@ pub fn inherited_ignored_signals() -> Vec<i32> {
     both.filter(|(_, was)| was.load(Ordering::Relaxed)).map(|(signal, _)| signal).collect()
 }
 
-/// Terminates this process by `signal` without a second core file, so that the parent sees the program's own wait
-/// status. Returns only if the signal does not kill.
+/// Terminates this process by `signal` without a core file, so that the parent sees the same wait status as the
+/// program's. Returns only if the signal does not kill.
 pub fn die_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is a live local; the default handler takes no pointer; raise is always

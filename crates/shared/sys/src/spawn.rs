@@ -15,13 +15,15 @@ use crate::user::User;
 pub struct ChildSetup {
     /// THP control, inherited across exec and fork; `None`: unchanged.
     pub thp: Option<ThpControl>,
-    /// Kill the child when the thread that started it exits, so that a killed experiment leaves no processes.
+    /// Whether to kill the child when the thread that started it exits, so that a killed experiment leaves no
+    /// processes.
     pub die_with_parent: bool,
-    /// Soft stack limit in bytes: raised to this, at most to the hard limit; `None`: unchanged.
+    /// Soft stack limit in bytes. The limit is raised to this value, at most to the hard limit;
+    /// `None`: unchanged.
     pub stack: Option<u64>,
     /// CPU affinity; empty: unchanged.
     pub cpus: Vec<usize>,
-    /// Whether the child leads its own process group, which signals of the terminal (^C) do not reach.
+    /// Whether the child leads its own process group, so that signals from the terminal (^C) do not reach it.
     pub own_group: bool,
     /// The user to switch to.
     pub user: Option<User>,
@@ -29,7 +31,7 @@ pub struct ChildSetup {
     pub descriptor: Option<(Arc<OwnedFd>, i32)>,
 }
 
-/// A descriptor number that hardly collides with a program's own: near the limit of open files, and below 1024
+/// A descriptor number that a program is unlikely to use itself: near the limit of open files, and below 1024
 /// (FD_SETSIZE of `select(2)`).
 pub fn high_descriptor() -> i32 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -37,16 +39,16 @@ pub fn high_descriptor() -> i32 {
     most.unwrap_or(1024).min(1024).saturating_sub(8) as i32
 }
 
-/// Makes `command` apply `setup` in the child before exec; a failure makes `spawn` fail with its errno.
+/// Makes `command` apply `setup` in the child before exec. If the setup fails, `spawn` fails with its errno.
 ///
-/// The child also ignores the signals that this process was started with ignored (SIGPIPE, SIGCHLD).
+/// The child also ignores the signals (SIGPIPE, SIGCHLD) that were ignored when this process started.
 pub fn prepare(command: &mut Command, setup: ChildSetup) {
     let ignored = signal::inherited_ignored_signals();
     let parent = crate::param::own_pid();
     let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
     // SAFETY: only async-signal-safe calls are allowed between fork and exec: prctl, getppid and the others are plain
-    // system calls; only an error allocates, for its description, which on glibc is safe after fork even if another
-    // thread held the allocator lock (glibc resets it).
+    // system calls. Only describing an error allocates, and glibc makes its allocator usable after fork even if another
+    // thread held the lock.
     unsafe {
         command.pre_exec(move || {
             for signal in &ignored {
@@ -86,7 +88,7 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     }
 }
 
-/// Raises RLIMIT_STACK up to the hard limit, and never lowers it. Callers that need the limit reached read it back.
+/// Raises RLIMIT_STACK up to the hard limit, and never lowers it. Callers that need the full limit must read it back.
 fn raise_stack_limit(bytes: u64) -> std::io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a pointer to a live local, which the kernel fills and reads.

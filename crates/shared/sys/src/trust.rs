@@ -1,5 +1,5 @@
-//! Ownership checks: another user must not be able to change files that a command executes, uses as its own or writes
-//! into. See docs/decisions/security.md#2.
+//! Ownership checks: other users must not be able to change files that a command executes, trusts or writes to. See
+//! docs/decisions/security.md#2.
 
 use std::fmt;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::param;
 
-/// Write permission for group or others.
+/// Mode bits: write permission for group or others.
 const BY_OTHERS: u32 = 0o022;
-/// In a sticky directory (/tmp) others can add entries but not change ours.
+/// Mode bit: in a sticky directory (/tmp) other users can add entries but not change ours.
 const STICKY: u32 = 0o1000;
 
-/// A user other than this one and root may change what is at a path.
+/// A user other than root and the current user may change the file at a path.
 #[derive(Debug)]
 pub struct Untrusted {
     /// The path, or a directory above it.
@@ -29,7 +29,8 @@ impl fmt::Display for Untrusted {
     }
 }
 
-/// Describes why a user other than this one and root may change the file: its owner, or one of the mode bits `bits`.
+/// Describes why a user other than root and the current user may change the file: the owner, or one of the mode bits
+/// `bits`.
 fn untrusted_writer(metadata: &Metadata, bits: u32) -> Option<String> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     if owner != 0 && owner != param::effective_user() {
@@ -38,13 +39,13 @@ fn untrusted_writer(metadata: &Metadata, bits: u32) -> Option<String> {
     (mode & bits != 0).then(|| format!("others may write it (mode {:o})", mode & 0o7777))
 }
 
-/// Whether only this user and root may change the file with this metadata.
+/// Whether only root and the current user may change the file with this metadata.
 pub fn is_ours(metadata: &Metadata) -> bool {
     untrusted_writer(metadata, BY_OTHERS).is_none()
 }
 
-/// Checks that only this user and root can replace `path`, which need not exist yet, or the target of its symbolic
-/// links.
+/// Checks that only root and the current user can replace `path` or the target of its symbolic links. `path` need not
+/// exist.
 pub fn check(path: &Path) -> Result<(), Untrusted> {
     let is_there = path.canonicalize().is_ok();
     let there = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
@@ -64,7 +65,8 @@ pub fn check(path: &Path) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// Like [`check`], but only for root; an ordinary user's directories may be group-writable (umask 002).
+/// Like [`check`] if the current user is root; accepts any path for other users, whose directories may be
+/// group-writable (umask 002).
 pub fn check_as_root(path: &Path) -> io::Result<()> {
     if param::effective_user() != 0 {
         return Ok(());
@@ -72,7 +74,7 @@ pub fn check_as_root(path: &Path) -> io::Result<()> {
     check(path).map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why.to_string()))
 }
 
-/// Creates a directory and its parents; as root, one that only root may write to.
+/// Creates a directory and its parents. As root, also checks that only root may write to them.
 pub fn directory(path: &Path) -> io::Result<()> {
     // Check before creating anything in another user's directory.
     check_as_root(path)?;
@@ -111,12 +113,12 @@ mod tests {
         if param::effective_user() == 0 {
             assert!(directory(&dir.join("new")).is_err() && !dir.join("new").exists());
         }
-        // Others cannot rename our entries in a sticky directory.
+        // Other users cannot rename our entries in a sticky directory.
         mode(&dir, 0o1777);
         check(&below).unwrap();
         check(&below.join("new")).unwrap();
         assert!(check(&dir).is_err());
-        // A symbolic link is checked at its target.
+        // For a symbolic link, the target is checked.
         mode(&dir, 0o770);
         let link = base.path().join("link");
         symlink(&below, &link).unwrap();

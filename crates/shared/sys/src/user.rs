@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! The calls fill buffers and structures that are live locals of the stated length. [`User::become_user`] runs between
-//! fork and exec: it makes only plain system calls, on memory that was prepared before the fork.
+//! fork and exec, so it makes only plain system calls, on memory prepared before the fork.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crate::SysError;
 
-/// A user, as the name service switch knows it.
+/// A user according to the name service switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.
@@ -41,7 +41,7 @@ impl User {
             let (text, length) = (buffer.as_mut_ptr(), buffer.len());
             match libc::getpwnam_r(asked.as_ptr(), &mut entry, text, length, &mut there) {
                 _ if !there.is_null() => {}
-                // Errors that mean "not found", according to getpwnam(3).
+                // getpwnam(3): these errors mean "not found".
                 0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
                 error => {
                     let error = io::Error::from_raw_os_error(error);
@@ -68,7 +68,7 @@ impl User {
     }
 
     /// `setgroups(2)`, `setgid(2)`, `setuid(2)` in a forked child, irreversibly. Does nothing if this process already
-    /// runs as the user. A change of user clears the parent-death signal (prctl(2)), so it is set again.
+    /// runs as the user. Changing the user clears the parent-death signal (prctl(2)), so this function sets it again.
     pub(crate) fn become_user(&self) -> io::Result<()> {
         let done = |code| if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         // SAFETY: see the module.

@@ -9,27 +9,27 @@ use units::{ByteSize, Pid};
 
 use crate::SysError;
 
-/// Resource usage of an exited child and all its waited-for descendants (`getrusage(2)`).
+/// Resource usage of an exited child and of all descendants that were waited for (`getrusage(2)`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
     /// CPU time in user mode.
     pub user: Duration,
     /// CPU time in the kernel.
     pub system: Duration,
-    /// Page faults without I/O.
+    /// Number of page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Page faults with I/O.
+    /// Number of page faults that needed I/O.
     pub major_faults: u64,
-    /// The largest RSS of any one of these processes; hugetlb pages are not counted.
+    /// The largest peak RSS of these processes in bytes, without hugetlb pages.
     pub max_rss: ByteSize,
-    /// Context switches because a thread blocked.
+    /// Number of context switches because a thread blocked.
     pub voluntary_switches: u64,
-    /// Context switches by preemption.
+    /// Number of context switches by preemption.
     pub involuntary_switches: u64,
 }
 
-/// Blocks until `pid`, a child of this process, has exited, and leaves it a zombie: its pid cannot be reused and its
-/// `/proc` entry stays until `reap`. `waitid(P_PID, WEXITED|WNOWAIT)`.
+/// Blocks until `pid`, a child of this process, has exited. The child stays a zombie until `reap`, so its pid is not
+/// reused and its `/proc` entry stays. `waitid(P_PID, WEXITED|WNOWAIT)`.
 pub fn until_exit(pid: Pid) -> Result<(), SysError> {
     loop {
         // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it.
@@ -45,8 +45,8 @@ pub fn until_exit(pid: Pid) -> Result<(), SysError> {
     }
 }
 
-/// Like [`until_exit`] for at most `time`: whether the child has exited. `poll(2)` of a pidfd; `None` without pidfds
-/// (before Linux 5.3).
+/// Like [`until_exit`], but waits for at most `time` and returns whether the child has exited. Uses `poll(2)` on a
+/// pidfd; `None` if the kernel has no pidfds (before Linux 5.3).
 pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     let process = rustix::process::Pid::from_raw(pid.0)?;
     let flags = rustix::process::PidfdFlags::empty();
@@ -56,11 +56,12 @@ pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     Some(polled.revents != 0)
 }
 
-/// `poll(2)` that restarts after signals until `time` has passed; the caller checks for signals between calls.
+/// Calls `poll(2)`, and repeats it after signals until `time` has passed. Callers check for signals between calls.
 fn poll(polled: &mut [libc::pollfd], time: Duration) {
     let began = Instant::now();
     loop {
-        // Rounded up: a timeout of 0 would busy-wait for the last fraction of a millisecond.
+        // Round up, because a timeout of 0 would busy-wait during the last fraction of a
+        // millisecond.
         let left = time.saturating_sub(began.elapsed()).as_micros().div_ceil(1000);
         let (count, most) = (polled.len() as libc::nfds_t, left.min(i32::MAX as u128) as i32);
         // SAFETY: the slice holds `count` descriptors and outlives the call.
@@ -71,8 +72,8 @@ fn poll(polled: &mut [libc::pollfd], time: Duration) {
     }
 }
 
-/// Blocks until one of `pids` has exited, for at most `time`; returns the index of the first such pid. The child stays
-/// to be reaped. `poll(2)` of pidfds.
+/// Waits until one of `pids` has exited, for at most `time`. Returns the index of the first such pid, and does not reap
+/// it. Uses `poll(2)` on pidfds.
 ///
 /// # Errors
 /// A process does not exist, or the kernel has no pidfds (before Linux 5.3).
@@ -100,7 +101,8 @@ pub fn reap(pid: Pid) -> Result<(ExitStatus, Usage), SysError> {
         .ok_or_else(|| SysError::new("wait4", format!("{pid:?}"), rustix::io::Errno::CHILD))
 }
 
-/// Reaps any one exited child, if there is one (`wait4(-1, WNOHANG)`), with its resource usage.
+/// Reaps one exited child, if there is one (`wait4(-1, WNOHANG)`). Returns its pid and resource
+/// usage.
 pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     match wait4(-1, libc::WNOHANG) {
         Ok(done) => Ok(done.map(|(pid, _, usage)| (pid, usage))),
@@ -109,7 +111,7 @@ pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     }
 }
 
-/// Reaps exited children until none is left or `but` is next.
+/// Reaps exited children until none is left, or until the next one is `but`.
 pub fn reap_others(but: Pid) {
     loop {
         // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it; its pid is that of a child, or 0.

@@ -1,24 +1,24 @@
-//! `dispatch`: from a machine to the code that simulates its TLB.
+//! `dispatch`: selects the code that simulates a machine's TLB.
 
 use machine::Machine;
 
 use crate::fast::{Arrays, Fast, Full, Scalar, Sets, Vectors};
 use crate::{Naive, Translate};
 
-/// What is done with a TLB once its type is known.
+/// A function that is generic over the type of the TLB.
 pub trait Visitor {
-    /// What it yields.
+    /// Result of the visit.
     type Output;
-    /// Does it.
+    /// Uses the TLB.
     fn visit<T: Translate>(self, tlb: T) -> Self::Output;
 }
 
-/// Makes the empty TLB of `machine`, of the type that simulates it fastest on this host, and has it
-/// visited.
+/// Makes an empty TLB of `machine`, of the type that simulates it fastest on this host, and passes
+/// it to `visitor`.
 ///
-/// A visitor is compiled for ten types: three shapes (a set-associative first level; a fully
-/// associative one; the same with more than 16 ways in the second) for three widths of vectors, and
-/// [`Naive`] for every other geometry. What they count is the same.
+/// A visitor is compiled for ten types. Nine are three shapes (a set-associative first level; a
+/// fully associative one; and the latter with more than 16 ways in the second level) for three
+/// widths of vectors. The tenth is [`Naive`], for all other geometries. All types count the same.
 pub fn dispatch<V: Visitor>(machine: &Machine, visitor: V) -> V::Output {
     #[cfg(target_arch = "x86_64")]
     {
@@ -33,7 +33,7 @@ pub fn dispatch<V: Visitor>(machine: &Machine, visitor: V) -> V::Output {
     shaped(Scalar, machine, visitor)
 }
 
-/// A first level of up to 8 ways; 128 sets are enough for all sizes of any preset.
+/// A set-associative first level of up to 8 ways. 128 sets suffice for the arrays of every preset.
 type Narrow = Sets<8, 128>;
 /// A fully associative first level.
 type Wide = Full<128, 1024>;

@@ -1,7 +1,8 @@
-//! TLBs and page walks, simulated.
+//! Simulation of TLBs and page walks.
 //!
-//! [`dispatch`] makes a machine's TLB, a [`Translate`], of the type that simulates it fastest. The TLB counts
-//! ([`machine::Tally`]), and [`machine::Machine::walk_cycles`] turns counts into cycles. No I/O, no clock, nothing random.
+//! [`dispatch`] makes a machine's TLB: a [`Translate`], of the type that simulates this TLB fastest. The TLB counts
+//! look-ups, hits and walks ([`machine::Tally`]), and [`machine::Machine::walk_cycles`] converts the counts to cycles.
+//! No I/O, no clock, no randomness.
 #![forbid(unsafe_code)]
 
 mod dispatch;

@@ -1,5 +1,6 @@
-//! `Naive`: the TLB written as one would explain it, with structs and time stamps. It is the oracle
-//! of [`crate::Fast`] and serves geometries that `Fast` has no code for; 5 to 130 M look-ups/s.
+//! `Naive`: the reference model of a TLB, with one struct per entry and time stamps. Tests compare
+//! [`crate::Fast`] with it, and it simulates the geometries that `Fast` cannot. 5 to 130 M
+//! look-ups/s.
 
 use machine::{Array, Index, Level, Machine, Organisation, Replacement, SIZES, Size, Tally, Tlb};
 
@@ -14,23 +15,23 @@ pub struct Naive {
     pde: Option<Store>,
     pdpte: Option<Store>,
     pml4e: Option<Store>,
-    /// By the size of a page: the size of its entries.
+    /// For each page size, the size of its TLB entries.
     entry: [Size; SIZES],
-    /// By the size of a page: the entries that a walk reads without walk caches.
+    /// For each page size, the number of page-table entries that a walk reads without walk caches.
     full_walk: [u8; SIZES],
-    /// The page table's leaves are mapped one after the other: so many of them to a page, as log2.
+    /// For a linear page table, log2 of the number of leaf entries per base page.
     linear: Option<u32>,
     near: Near,
     tally: Tally,
 }
 
-/// Set in the numbers of the pages that hold a linear table; those of a program have 31 bits.
+/// Set in the page numbers of a linear table's own pages. Page numbers of programs have 31 bits.
 const TABLE: u32 = 1 << 31;
-/// Bytes of an entry of a linear table, as log2.
+/// log2 of the bytes per entry of a linear table.
 const ENTRY: u32 = 3;
 
 impl Naive {
-    /// The empty TLB of `machine`.
+    /// Makes an empty TLB of `machine`.
     pub fn new(machine: &Machine) -> Self {
         let walk = |array: Option<Array>| {
             array.map(|array| {
@@ -53,8 +54,8 @@ impl Naive {
         }
     }
 
-    /// Entries read by a walk: each walk cache is asked only when the one below did not know, and
-    /// what was read is entered.
+    /// Number of page-table entries that a walk reads. A walk cache is looked up only after the
+    /// cache of the level below missed. Entries read are put into the caches.
     fn walk(&mut self, page: u32, size: Size) -> u8 {
         let full = self.full_walk[size as usize];
         if let Some(leaves) = self.linear {
@@ -67,7 +68,7 @@ impl Naive {
             Size::Huge => 2,
         };
         for (reads, (cache, shift)) in (1..full).zip(asked.into_iter().skip(leaf)) {
-            // A cache that does not exist knows nothing.
+            // A missing cache never hits.
             if cache.as_mut().is_some_and(|cache| cache.look_up(Size::Base, page >> shift)) {
                 return reads;
             }
@@ -75,7 +76,7 @@ impl Naive {
         full
     }
 
-    /// Whether the second level translates the page of a linear table. A region of larger pages has a table of its own.
+    /// Whether the second-level TLB holds the translation of a linear table's page. Each page size has its own table.
     fn finds_table(&mut self, number: u32, size: Size) -> bool {
         let level = if self.l2.is_empty() { &mut self.l1 } else { &mut self.l2 };
         let store = level.iter_mut().find(|store| store.tlb.holds[Size::Base as usize]);
@@ -91,7 +92,7 @@ impl Translate for Naive {
         let number = page >> entry.shift();
         let holder = |level: &mut [Store]| {
             level.iter_mut().find(|store| store.tlb.holds[entry as usize]).map(|store| {
-                // Looked up and, if it is not there, entered.
+                // `look_up` also enters a missing translation.
                 store.look_up(entry, number)
             })
         };
@@ -148,14 +149,14 @@ impl Naive {
     }
 }
 
-/// One array.
+/// One TLB array or walk cache.
 #[derive(Debug, Clone)]
 struct Store {
     tlb: Tlb,
-    /// Set after set.
+    /// The entries of each set, set after set.
     entries: Vec<Option<Held>>,
-    /// By set, for [`Replacement::TreePlru`]: bit n of the tree, its root 1, points to the half that
-    /// is evicted next.
+    /// The tree of each set, for [`Replacement::TreePlru`]. Bit n is node n (the root is 1), and points to the half
+    /// from which the next entry is evicted.
     trees: Vec<u64>,
     clock: u64,
 }
@@ -174,7 +175,7 @@ impl Store {
         Self { tlb, entries, trees: vec![0; usize::from(tlb.array.sets())], clock: 0 }
     }
 
-    /// Whether it is there; if not, it is entered.
+    /// Looks an entry up; returns whether it was found. Enters a missing entry.
     fn look_up(&mut self, size: Size, number: u32) -> bool {
         self.clock += 1;
         let (set, ways) = (self.tlb.set(number) as usize, usize::from(self.tlb.array.ways));
@@ -200,7 +201,7 @@ impl Store {
     }
 }
 
-/// The way that the tree's bits point to.
+/// The way that the tree's bits lead to.
 fn pointed_to(tree: u64, ways: usize) -> usize {
     let mut node = 1;
     while node < ways {
@@ -209,7 +210,7 @@ fn pointed_to(tree: u64, ways: usize) -> usize {
     node - ways
 }
 
-/// Turns the bits above `way` away from it.
+/// Makes all bits on the path to `way` point away from it.
 fn point_away(tree: &mut u64, way: usize, ways: usize) {
     let mut node = way + ways;
     while node > 1 {

@@ -11,7 +11,7 @@ use crate::text::{guess, nearest, one_of, quoted};
 
 /// The type of a key's value.
 pub trait Field: Sized {
-    /// Description of the allowed values: `a text in quotes`.
+    /// Describes the allowed values: `a text in quotes`.
     fn allowed() -> String;
 
     /// Parses the value.
@@ -21,14 +21,14 @@ pub trait Field: Sized {
     fn read(value: &DeValue<'_>) -> Result<Self, String>;
 }
 
-/// An error for a value of another type than `allowed`.
+/// Error text for a value whose type is not `allowed`.
 pub fn wrong(value: &DeValue<'_>, allowed: &str) -> String {
     let kind = value.type_str();
     let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("is {article} {kind}: must be {allowed}")
 }
 
-/// Parses one of `words`; each is paired with its meaning.
+/// Parses one of `words`, each paired with the value it stands for.
 ///
 /// # Errors
 /// The value is not one of them.
@@ -48,7 +48,7 @@ pub fn word<T: Clone>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, Str
 /// Parses a quoted string by the type's own grammar.
 ///
 /// # Errors
-/// The value is not a string, or the grammar's error.
+/// The value is not a string, or its text is invalid.
 pub fn parsed<T: FromStr<Err: Display>>(value: &DeValue<'_>, allowed: &str) -> Result<T, String> {
     let text = value.as_str().ok_or_else(|| wrong(value, allowed))?;
     text.parse().map_err(|error: T::Err| error.to_string())
@@ -57,13 +57,13 @@ pub fn parsed<T: FromStr<Err: Display>>(value: &DeValue<'_>, allowed: &str) -> R
 /// Parses a list of values.
 ///
 /// # Errors
-/// The value is not a list, or the error of its first invalid element.
+/// The value is not a list, or one of its elements is invalid.
 pub fn list<T: Field>(value: &DeValue<'_>, allowed: &str) -> Result<Vec<T>, String> {
     let list = value.as_array().ok_or_else(|| wrong(value, allowed))?;
     list.iter().map(|each| T::read(each.get_ref())).collect()
 }
 
-/// Integers: limited to what both the type and TOML can represent.
+/// Integers are limited to the range that both the type and TOML can represent.
 macro_rules! numbers {
     ($($type:ty)+) => {$(
         impl Field for $type {
@@ -73,7 +73,7 @@ macro_rules! numbers {
             fn read(value: &DeValue<'_>) -> Result<Self, String> {
                 let number = value.as_integer().ok_or_else(|| wrong(value, &Self::allowed()))?;
                 let read = Self::from_str_radix(number.as_str(), number.radix()).ok();
-                // TOML integers end at 2^63 - 1.
+                // The largest TOML integer is 2^63 - 1.
                 read.filter(|read| i64::try_from(*read).is_ok())
                     .ok_or_else(|| format!("{number} is out of range: must be {}", Self::allowed()))
             }

@@ -1,5 +1,5 @@
-//! Reads TOML files key by key: the whole file is read, and every error is reported with its line, its key and the
-//! allowed values. An unknown key is an error too.
+//! Reads TOML files key by key, and reports every error with its line, its key and the allowed values. Unknown keys are
+//! errors too.
 //!
 //! ```
 //! # use superpage_toml_keys as toml_keys;

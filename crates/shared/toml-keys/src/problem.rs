@@ -5,7 +5,7 @@ use std::fmt;
 /// One error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Line number, from 1; `None` without a file.
+    /// Line number, from 1; `None` if there is no file.
     pub line: Option<usize>,
     /// The key with its table prefix: `mapping.scan.every`. Empty for syntax errors.
     pub key: String,
@@ -14,7 +14,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The error as a line that starts with the file's name.
+    /// Formats the error as a line that starts with the file's name.
     pub fn in_file(&self, file: &str) -> String {
         match self.line {
             Some(line) => format!("{file}:{line}: {self}"),

@@ -1,4 +1,4 @@
-//! `Reader`: a walk over the tables of a file that collects errors.
+//! `Reader`: reads the tables of a file and collects errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -25,7 +25,7 @@ pub fn read<T>(
     Ok(read.expect("keys are read where the text is TOML"))
 }
 
-/// Reads a file by the type's own `Deserialize`: reports only the first error, and not always with its key.
+/// Reads a file with the type's `Deserialize`. Reports only the first error, and not always its key.
 ///
 /// # Errors
 /// The first error.
@@ -40,7 +40,8 @@ pub fn deserialize<T: DeserializeOwned>(file: impl Display, text: &str) -> Resul
     })
 }
 
-/// Reads a text and returns its errors. If the text is not TOML, `keys` is not called, and the errors have empty keys.
+/// Reads a text with `keys` and returns all errors. If the text is not TOML, does not call `keys`; the errors then have
+/// empty keys.
 pub fn problems(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -64,7 +65,7 @@ pub fn problems(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> 
     reader.problems
 }
 
-/// The line of a key, from 1; if the key is missing, the line of its table, or the first line.
+/// Returns the line number of a key, from 1. If the key is missing: the line of its table, or 1.
 pub fn line_of(text: &str, key: &str) -> usize {
     let (document, _) = DeTable::parse_recoverable(text);
     let (mut table, mut found) = (Some(document.get_ref()), 1);
@@ -76,15 +77,15 @@ pub fn line_of(text: &str, key: &str) -> usize {
     found
 }
 
-/// Start of the error for a missing key.
+/// First words of the error for a missing key.
 const MISSING: &str = "is missing";
 
-/// The line of a byte offset, from 1.
+/// Line number of a byte offset, from 1.
 fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
-/// A walk over the tables.
+/// Reads the keys of tables, and collects errors.
 pub struct Reader<'a> {
     /// Byte offsets of the line ends.
     ends: Vec<usize>,
@@ -106,18 +107,19 @@ pub struct Found<'a> {
 }
 
 struct Frame<'a> {
-    /// Prefix of its keys: `mapping.scan.`.
+    /// Prefix of the table's keys: `mapping.scan.`.
     path: String,
-    /// Line of its start.
+    /// Line number where the table starts.
     line: usize,
-    /// `None` if the table is missing: then all its keys have their defaults.
+    /// `None` if the table is missing; all its keys then have their defaults.
     table: Option<&'a DeTable<'a>>,
-    /// The known keys.
+    /// The keys that the caller has asked for.
     known: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
-    /// The value of an optional key; `None` also if it is invalid, which is recorded.
+    /// Reads an optional key; `None` if it is missing or invalid. Records an invalid value as an
+    /// error.
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<T> {
         self.optional_by(name, T::read)
     }
@@ -133,19 +135,20 @@ impl<'a> Reader<'a> {
         read.map_err(|what| self.problem(found.line, found.key, what)).ok()
     }
 
-    /// The value of a key that is required if its table is present; `None` if it is missing or invalid, which is
-    /// recorded.
+    /// Reads a key that is required if its table is present. Records an error and returns `None` if it is missing or
+    /// invalid.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
         self.require(name, || format!("must be {}", T::allowed()));
         self.optional(name)
     }
 
-    /// Like [`Self::required`], with the type's default if missing or invalid.
+    /// Like [`Self::required`], but returns the type's default if the key is missing or invalid.
     pub fn must<T: Field + Default>(&mut self, name: &'static str) -> T {
         self.required(name).unwrap_or_default()
     }
 
-    /// A required number within a range; the range's minimum if missing or invalid.
+    /// Reads a required number within a range. Returns the minimum of the range if the key is
+    /// missing or invalid.
     pub fn within<T: Field + Display + PartialOrd + Copy>(
         &mut self,
         name: &'static str,
@@ -156,7 +159,7 @@ impl<'a> Reader<'a> {
         self.optional_within(name, range).unwrap_or(least)
     }
 
-    /// An optional number within a range.
+    /// Reads an optional number within a range.
     pub fn optional_within<T: Field + Display + PartialOrd + Copy>(
         &mut self,
         name: &'static str,
@@ -172,14 +175,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A table; if it is missing, its keys are too.
+    /// Reads a table. `keys` is called even if the table is missing; then all its keys are missing.
     pub fn table(&mut self, name: &'static str, keys: impl FnOnce(&mut Self)) {
         self.enter(name);
         keys(self);
         self.leave();
     }
 
-    /// A required table.
+    /// Reads a required table.
     pub fn required_table<T>(
         &mut self,
         name: &'static str,
@@ -192,7 +195,7 @@ impl<'a> Reader<'a> {
         read
     }
 
-    /// An optional table.
+    /// Reads an optional table.
     pub fn optional_table<T>(
         &mut self,
         name: &'static str,
@@ -203,7 +206,7 @@ impl<'a> Reader<'a> {
         read
     }
 
-    /// An array of tables, `[[name]]`: calls `keys` for each.
+    /// Reads an array of tables, `[[name]]`: calls `keys` for each table.
     pub fn tables(&mut self, name: &'static str, mut keys: impl FnMut(&mut Self)) {
         let Some(Found { key, line, value }) = self.find(name) else { return };
         let tables =
@@ -223,7 +226,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Finds a key; it counts as known.
+    /// Finds a key of the current table, and marks it as known.
     pub fn find(&mut self, name: &'static str) -> Option<Found<'a>> {
         let frame = self.frame();
         frame.known.push(name);
@@ -239,7 +242,7 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { line: Some(line), key, what });
     }
 
-    /// Whether there are no errors so far; after an error, checks across several keys would see defaults.
+    /// Whether no error was recorded. After an error, checks of several keys together could see defaults.
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
@@ -260,7 +263,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Line of each key found so far.
+    /// Line number of each key found so far.
     pub fn lines(&self) -> &BTreeMap<String, usize> {
         &self.lines
     }
@@ -281,7 +284,7 @@ impl<'a> Reader<'a> {
         table.is_some()
     }
 
-    /// Leaves a table: reports its unknown keys.
+    /// Leaves a table, and records its unknown keys as errors.
     pub fn leave(&mut self) {
         let Some(Frame { path, line, table, known }) = self.frames.pop() else { return };
         for (key, _) in table.into_iter().flatten() {
@@ -291,7 +294,7 @@ impl<'a> Reader<'a> {
             }
             let near = nearest(name, known.iter().copied());
             if let Some(near) = near {
-                // The missing key is present but misspelt: one error, not two.
+                // A required key is misspelt: report it only as unknown, not also as missing.
                 let (line, key) = (Some(line), format!("{path}{near}"));
                 let is_this = |one: &Problem| one.line == line && one.key == key;
                 self.problems.retain(|one| !(is_this(one) && one.what.starts_with(MISSING)));
@@ -307,7 +310,7 @@ impl<'a> Reader<'a> {
         self.frames.last_mut().expect("the outermost is left last")
     }
 
-    /// The line of a byte offset, from 1.
+    /// Line number of a byte offset, from 1.
     fn line(&self, at: usize) -> usize {
         1 + self.ends.partition_point(|&end| end < at)
     }

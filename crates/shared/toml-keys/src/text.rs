@@ -1,6 +1,6 @@
 //! Text of error messages: quoted words, lists of words, suggestions.
 
-/// A quoted TOML basic string.
+/// Quotes a text as a TOML basic string.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -13,7 +13,7 @@ pub fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// An alternative: `"a", "b" or "c"`.
+/// Formats alternatives: `"a", "b" or "c"`.
 pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     match quoted.split_last() {
@@ -22,12 +22,12 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// The text between an unknown word and the list of known ones: `: did you mean "base"?`, or `;`.
+/// Text between an unknown word and the list of known words: `: did you mean "base"?`, or `;`.
 pub fn guess(nearest: Option<&str>, quote: &str) -> String {
     nearest.map_or(";".into(), |near| format!(": did you mean {quote}{near}{quote}?"))
 }
 
-/// The candidate most similar to `word`, if at most a third of its letters differ.
+/// Returns the candidate most similar to `word`, if at most a third of its letters differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(word, candidate);
     let best = candidates.into_iter().min_by_key(near)?;
@@ -55,7 +55,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A key, quoted if necessary.
+/// Formats a key, quoted if necessary.
 pub(crate) fn bare(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.is_empty() && name.chars().all(plain) { name.to_string() } else { quoted(name) }

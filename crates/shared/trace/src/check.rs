@@ -1,5 +1,5 @@
-//! Checks the consistency of a stream as a whole, which neither writer nor reader does: processes exist when they run,
-//! and pages are mapped when they are accessed.
+//! Checks the consistency of a whole stream: processes exist when they run, and pages are mapped when they are
+//! accessed. Neither the writer nor the reader of traces checks this.
 
 use std::collections::BTreeMap;
 
@@ -176,9 +176,10 @@ impl Checker {
     }
 }
 
-/// Calls `what` for every group of 64 pages that overlaps the span: region, index of the word, bits.
+/// Calls `what` for every group of 64 pages that overlaps the span: passes the region, the index of the group in the
+/// region, and a bit for each page.
 fn words(pages: Pages, mut what: impl FnMut(usize, usize, u64)) {
-    // No overflow: a valid event's pages end at 2^31 at most.
+    // This cannot overflow, because page numbers of valid events are at most 2^31.
     let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
     while page < end {
         let next = end.min((page | 63) + 1);

@@ -24,7 +24,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The remedy for an I/O error, after a separator; empty if obvious.
+/// Returns the remedy for an I/O error, with a leading separator; empty if the remedy is obvious.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name and its directory",
@@ -95,7 +95,7 @@ pub enum TraceError {
         /// The missing part.
         what: &'static str,
     },
-    /// The file is damaged, or was written incorrectly.
+    /// The file is damaged, or its writer had a bug.
     #[error(
         "{}: byte {offset}{}: corrupt: {what}; copy it again, or record it again",
         path.display(), in_chunk(chunk)
@@ -123,7 +123,7 @@ pub enum TraceError {
         /// Base page size of the machine in bytes.
         machine: u64,
     },
-    /// The trace does not fit next to other streams, or exceeds the format.
+    /// The trace does not fit beside other streams, or exceeds a limit of the format.
     #[error("{}: {what}", path.display())]
     TooLarge {
         /// The file.
@@ -136,7 +136,7 @@ pub enum TraceError {
     Stream {
         /// The file being written.
         path: PathBuf,
-        /// Number of the record before which it is inconsistent, from 0.
+        /// Number of the record, from 0, before which the stream is inconsistent.
         record: u64,
         /// The inconsistency.
         what: String,
@@ -147,7 +147,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-    /// A file in a foreign format is malformed.
+    /// A file to import is malformed.
     #[error("{}: {place}: {what}; {remedy}", path.display())]
     Import {
         /// The file.

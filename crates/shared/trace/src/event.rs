@@ -1,4 +1,4 @@
-//! Events between accesses: system calls, marks of the program, pace.
+//! Events between accesses: system calls, markers of the program, and pace.
 
 use crate::{Page, Region};
 
@@ -37,7 +37,8 @@ pub enum Backing {
     Anonymous,
     /// The heap: anonymous memory that can grow at its end ([`Event::Grow`]).
     Heap,
-    /// Shared memory, by number of the object; all mappings of an object start at its first page.
+    /// Shared memory, with the number of the memory object. All mappings of an object start at its
+    /// first page.
     Shared(u32),
     /// A private, read-only file mapping.
     File {
@@ -65,29 +66,30 @@ pub enum Advice {
     Free,
 }
 
-/// Relation of the following accesses to time.
+/// How much time the following accesses take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Cycles per access without translation, in 1/1024 cycles.
+    /// Time per access without address translation, in 1/1024 cycles.
     pub work: u32,
-    /// Share of walk time that delays the program, per mille: 1000 for dependent accesses (a chase), less for
-    /// overlapping accesses.
+    /// Share of the page-walk time that delays the program, per mille: 1000 for dependent accesses (pointer chasing),
+    /// less for overlapping accesses.
     pub exposed_permille: u16,
-    /// Number of the program's accesses per access of the stream (1: not sampled). A steady random phase can be
-    /// sampled; first touches must not be.
+    /// Number of the program's accesses that one access of the stream stands for (1: not sampled). Steady phases of
+    /// random accesses may be sampled; first touches must not.
     pub weight: u32,
-    /// Number of threads that make these accesses concurrently, each on its own CPU: it divides the elapsed time.
+    /// Number of threads that make these accesses concurrently, each on its own CPU. The elapsed time is divided by
+    /// this number.
     pub threads: u16,
 }
 
 /// An event between two accesses of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A new process with an empty address space. It runs the following accesses.
+    /// A new process with an empty address space. The new process makes the following accesses.
     Spawn(Process),
     /// The process that runs the following events and accesses.
     Run(Process),
-    /// A new mapping. Its page numbers were not in use.
+    /// A new mapping, whose page numbers were not in use.
     Map {
         /// The pages.
         pages: Pages,
@@ -105,24 +107,24 @@ pub enum Event {
     Unmap(Pages),
     /// The program advises the kernel about pages.
     Advise(Pages, Advice),
-    /// Pages are made read-only, or writable again.
+    /// Pages become read-only (`false`) or writable (`true`).
     Protect(Pages, bool),
     /// The running process forks: page `p` of the parent is page `p + offset` of the child.
     Fork {
         /// The child.
         child: Process,
-        /// Difference of the page numbers; a multiple of a region.
+        /// Difference of the page numbers: a whole number of regions.
         offset: u32,
     },
     /// A process exits, which unmaps its pages.
     Exit(Process),
-    /// The pace of the following accesses of the running process.
+    /// Sets the pace of the following accesses of the running process.
     Pace(Pace),
     /// Idle time in microseconds.
     Wait(u64),
     /// A phase of the program starts; results are reported per phase.
     Phase(String),
-    /// A request starts; it ends at the next `RequestEnd`. Its latency is recorded.
+    /// A request starts. The simulator records its latency, up to the next `RequestEnd`.
     RequestBegin,
     /// The request ends.
     RequestEnd,

@@ -1,17 +1,18 @@
-//! Filters that omit accesses without effect on a TLB, which makes recorded programs short.
+//! Filters that omit accesses that have no effect on a TLB, which shortens recorded streams.
 //!
 //! The **same-page** filter combines consecutive accesses to one page into one record with a count. Programs alternate
-//! between stack, heap and globals, so this halves them at most. The **set-MRU** filter also omits an access whose page
-//! was the last one in its class (page number modulo `base`) and whose region was the last one in its class (modulo
-//! `superpage`). In an LRU array whose number of sets is a multiple of the number of classes, a set lies within one
-//! class: the access hits the most recently used entry of the set, so the LRU order does not change, and deeper levels
-//! do not see it. So the misses of every such array are the same, whichever of the two sizes backs the page.
-//! (docs/sources/simulators.md 3.4; the property is tested against a naive LRU in tests/integration/filter.rs.)
+//! between stack, heap and globals, so this filter at most halves a stream. The **set-MRU** filter divides pages into
+//! classes (page number modulo `base`) and regions into classes (region number modulo `superpage`). It also omits an
+//! access if its page and its region were both the last ones accessed in their classes. In an LRU array whose number of
+//! sets is a multiple of the number of classes, each set lies within one class. So the omitted access would hit the
+//! most recently used entry of its set: the LRU order does not change, and later TLB levels do not see the access. The
+//! misses of every such array are therefore exact, whichever of the two sizes backs the page.
+//! (docs/sources/simulators.md 3.4; tests/integration/filter.rs compares with a naive LRU.)
 //!
-//! The set-MRU filter is *not* exact for hashed sets, for replacement other than LRU, for page sizes between the two or
-//! above them, or if something outside the stream happens between accesses (a daemon that flushes an entry or samples
-//! accessed bits). The header records the filter. Every event of the stream itself, and every new chunk, restarts the
-//! filter.
+//! The set-MRU filter is *not* exact for hashed sets, for replacement other than LRU, or for page sizes between or
+//! above the two. It is also not exact if something outside the stream acts between accesses, such as a daemon that
+//! flushes an entry or samples accessed bits. The header records the filter. Every event of the stream and every new
+//! chunk restarts the filter.
 
 use crate::{Access, SLOTS};
 
@@ -25,8 +26,8 @@ pub struct MruSets {
 }
 
 impl MruSets {
-    /// For first levels with 16 sets for base pages (64 entries, 4 ways) and 8 for superpages (32 entries, 4 ways):
-    /// those of Intel's cores since Sandy Bridge, and all multiples.
+    /// For first levels with 16 sets for base pages (64 entries, 4 ways) and 8 sets for superpages (32 entries, 4
+    /// ways), or multiples of these. Intel's cores since Sandy Bridge have such first levels.
     pub const INTEL: Self = Self { base: 16, superpage: 8 };
 
     /// Whether both are powers of two up to 4096.
@@ -43,12 +44,12 @@ impl MruSets {
 /// Which accesses a trace omits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
-    /// None.
+    /// Omits no accesses.
     None,
-    /// Consecutive accesses to one page are combined. Exact for every TLB.
+    /// Combines consecutive accesses to one page. Exact for every TLB.
     SamePage,
-    /// Also omits accesses to the most recently used page of a class. Exact for LRU arrays whose numbers of sets are
-    /// multiples of these.
+    /// Also omits accesses to the most recently used page and region of their classes. Exact for LRU arrays whose
+    /// numbers of sets are multiples of these numbers.
     SetMru(MruSets),
 }
 
@@ -61,16 +62,16 @@ pub(crate) struct Recorder {
     /// The records: accesses and their counts.
     pub accesses: Vec<Access>,
     pub counts: Vec<u32>,
-    /// Records before this index accept no more accesses.
+    /// Accesses are not combined with records before this index.
     barrier: usize,
-    /// By class: the most recently used page, with the write bit of its record.
+    /// For each class, the most recently used page, with the write bit of its record.
     pages: Vec<Access>,
-    /// By class: the most recently used region.
+    /// For each class, the most recently used region.
     regions: Vec<u64>,
 }
 
 impl Recorder {
-    /// A recorder without records.
+    /// Makes a recorder without records.
     pub fn new(filter: Filter) -> Self {
         let MruSets { base, superpage } = match filter {
             Filter::SetMru(sets) => sets,
@@ -86,7 +87,7 @@ impl Recorder {
         }
     }
 
-    /// Restarts the filter: later accesses are not combined with earlier records.
+    /// Restarts the filter: does not combine later accesses with earlier records.
     pub fn fence(&mut self) {
         self.barrier = self.accesses.len();
         self.pages.fill(Access(NO_PAGE));
@@ -100,8 +101,8 @@ impl Recorder {
         self.fence();
     }
 
-    /// Adds `count` accesses. `region` returns the region number in the address space, which selects the sets of
-    /// superpages.
+    /// Adds `count` accesses. `region` returns the access's region address (virtual page number / 512), which selects
+    /// the TLB sets of superpages.
     pub fn add(&mut self, access: Access, count: u32, region: impl FnOnce() -> u64) {
         let merged = match self.filter {
             Filter::None => false,
@@ -124,15 +125,15 @@ impl Recorder {
         sum.is_some()
     }
 
-    /// Whether the last record covers `access`. A first write after reads has an effect (it breaks copy-on-write and
-    /// sets the dirty bit); a read after a write has none.
+    /// Whether the last record covers `access`. A first write after reads is not covered, because it breaks
+    /// copy-on-write and sets the dirty bit. A read after a write is covered.
     fn in_last(&self, access: Access) -> bool {
         let fresh = self.accesses.len() > self.barrier;
         fresh && self.accesses.last().is_some_and(|&last| covers(last, access))
     }
 
-    /// Whether page and region are the most recently used ones of their classes; updates the classes. (The last record
-    /// is one of them, so this holds whenever `in_last` does.)
+    /// Whether page and region are the most recently used of their classes; updates the classes. (Always true if
+    /// `in_last` is true.)
     fn in_class(&mut self, access: Access, region: u64) -> bool {
         let page = access.page();
         let address = region * u64::from(SLOTS) + u64::from(page.slot());
@@ -148,7 +149,7 @@ impl Recorder {
     }
 }
 
-/// Whether an access to a page has all effects that `next` would have.
+/// Whether `last` had all effects that `next` would have.
 fn covers(last: Access, next: Access) -> bool {
     last.page() == next.page() && (last.writes() || !next.writes())
 }

@@ -1,9 +1,9 @@
 //! Streams of page accesses and operating-system events.
 //!
-//! These types are shared by generators, recorded traces, importers and the simulated machine. Pages are numbered
-//! densely: a **region** is 512 base pages of one process's address space, and a page's number is `region << 9 | slot`,
-//! unique across all processes of a stream. Dense numbers make page tables plain arrays; [`Event::Map`] carries a
-//! region's virtual address. See docs/decisions/lab.md#1.
+//! Generators, recorded traces, importers and the simulated machine share these types. A **region** is 512 base pages
+//! of one process's address space. A page's number is `region << 9 | slot`, unique across all processes of a stream.
+//! Numbers are dense, so page tables are plain arrays. [`Event::Map`] carries the virtual address of a mapping. See
+//! docs/decisions/lab.md#1.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -89,7 +89,7 @@ impl Access {
     pub const fn page(self) -> Page {
         Page(self.0 & !Self::WRITE)
     }
-    /// Whether it writes.
+    /// Whether the access writes.
     pub const fn writes(self) -> bool {
         self.0 & Self::WRITE != 0
     }
@@ -107,9 +107,10 @@ impl fmt::Debug for Access {
 pub struct Block {
     /// The accesses, in order.
     pub accesses: Vec<Access>,
-    /// Number of consecutive accesses that each represents. Empty: one each. Never 0.
+    /// For each access, the number of consecutive accesses that it represents, never 0. Empty if
+    /// all are 1.
     pub counts: Vec<u32>,
-    /// Events, each with the index of the access before which it occurs (at most the number of accesses), ascending.
+    /// Events in order, each with the index of the access before which it occurs (at most the number of accesses).
     pub events: Vec<(u32, Event)>,
 }
 
@@ -120,7 +121,7 @@ impl Block {
         self.counts.clear();
         self.events.clear();
     }
-    /// Number of accesses represented: the sum of the counts.
+    /// Number of accesses that the block represents: the sum of the counts.
     pub fn total(&self) -> u64 {
         if self.counts.is_empty() {
             return self.accesses.len() as u64;
@@ -133,8 +134,7 @@ impl Block {
     }
 }
 
-/// Approximate number of accesses in a block of a source: large enough to amortize the cost per block, small enough for
-/// the cache.
+/// Approximate number of accesses per block: large enough to amortize the cost per block, small enough for the cache.
 pub const BLOCK: usize = 16 << 10;
 
 /// A stream, read in blocks.
@@ -142,8 +142,8 @@ pub trait Source {
     /// The error type; [`std::convert::Infallible`] for generators.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Replaces the contents of `block` by the next part of the stream. `false`: the stream has ended, and the block is
-    /// empty.
+    /// Replaces the contents of `block` by the next part of the stream. Returns `false` if the stream has ended; the
+    /// block is then empty.
     ///
     /// # Errors
     /// The stream cannot be read further.

@@ -7,7 +7,7 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A number of bytes. Serialized as a plain number of bytes; read as [`bytes`](crate::bytes).
+/// A number of bytes. Serialized as a plain number; deserialized by [`bytes`](crate::bytes).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(#[serde(deserialize_with = "crate::bytes")] pub u64);
@@ -15,7 +15,7 @@ pub struct ByteSize(#[serde(deserialize_with = "crate::bytes")] pub u64);
 /// Why a size could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSizeError {
-    /// Not a number, or not followed by a unit this grammar has.
+    /// The text is not a number, or the number is not followed by a known unit.
     #[error(
         "invalid size `{0}`: expected a number of bytes or a unit, e.g. 4096, 64K, 2M, 2MiB, 1.5G"
     )]

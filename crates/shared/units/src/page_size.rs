@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ByteSize;
 
-/// A page size: always a power of two. 4 KiB, 64 KiB, 2 MiB and 1 GiB are common; none is assumed.
+/// A page size: always a power of two. 4 KiB, 64 KiB, 2 MiB and 1 GiB are common, but no size is
+/// assumed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct PageSize(u64);
@@ -33,7 +34,7 @@ impl PageSize {
     pub const fn ceil(self, bytes: u64) -> u64 {
         self.floor(bytes.saturating_add(self.0 - 1))
     }
-    /// Number of pages that hold `bytes` bytes.
+    /// Number of pages needed for `bytes` bytes.
     pub const fn count(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.0)
     }

@@ -1,9 +1,9 @@
-//! Quantities: valid ranges for numbers in a document when it is read back.
+//! Quantities: valid ranges of numbers in documents, checked when a document is read.
 //!
-//! A field names its quantity, `#[serde(deserialize_with = "units::seconds")]`, whether it holds one number, several,
-//! or optionally none (`null`). Then a number outside the quantity's range is an error with its location, and so is a
-//! missing field. Ranges are limited so that sums and squares of numbers stay finite. Conditions across several fields
-//! are checked by the type itself ([`checked!`](crate::checked)).
+//! A field names its quantity: `#[serde(deserialize_with = "units::seconds")]`. The field may hold one number, several,
+//! or an optional one (`null`). A number outside the quantity's range, or a missing field, then is an error with its
+//! location. Ranges are limited so that sums and squares of numbers stay finite. Types check conditions across several
+//! fields themselves ([`checked!`](crate::checked)).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -154,15 +154,16 @@ quantities! {
 /// Maximum figure of merit.
 pub const MAX_FIGURE: f64 = 1e100;
 
-/// A type whose fields are checked together when it is read: it derives Serialize and Deserialize with `#[serde(remote
-/// = "Self")]` and has `fn check(&self) -> Result<(), String>`, which names the inconsistent fields.
+/// Makes deserialization of a type check its fields together. The type must derive Serialize and Deserialize with
+/// `#[serde(remote = "Self")]`, and have `fn check(&self) -> Result<(), String>`, which names the inconsistent fields.
 #[macro_export]
 macro_rules! checked {
     ($($type:ident),*) => {
         $(
             impl ::serde::Serialize for $type {
                 fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                    // The derived inherent function, which takes precedence over the trait's.
+                    // This calls the derived inherent function, which takes precedence over the
+                    // trait's.
                     $type::serialize(self, to)
                 }
             }

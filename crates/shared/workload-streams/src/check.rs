@@ -1,5 +1,5 @@
-//! A naive reader of streams: keeps every mapping of every process in plain sets and panics on errors. Oracle of the
-//! property tests.
+//! Reference checker of streams for the property tests: keeps every mapping of every process in plain sets, and panics
+//! on errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use trace::{Access, Backing, Block, Event, Pages, Process, Source};
 /// Measured properties of a stream.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// Maximum number of pages touched and not yet unmapped.
+    /// Maximum number of pages that are touched and not yet unmapped.
     pub peak_touched: u64,
-    /// Maximum number of regions with such pages.
+    /// Maximum number of regions that contain such pages.
     pub peak_regions: u64,
     /// Highest region number plus one.
     pub regions: u32,
     pub phases: Vec<String>,
     pub processes: usize,
-    /// Accesses of the program: counts times weights.
+    /// Number of accesses of the program: counts times weights.
     pub accesses: u64,
     pub records: u64,
     pub first_touches: u64,

@@ -1,4 +1,4 @@
-//! Writing accesses and runs into a block, in any mixture. See docs/decisions/lab.md#4.
+//! Appending accesses and runs to a block, in any order. See docs/decisions/lab.md#4.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ pub(crate) fn access(page: Page, writes: bool) -> Access {
     if writes { Access::write(page) } else { Access::read(page) }
 }
 
-/// Writing into a block. A block without runs has no counts, which is faster to read.
+/// Appends accesses to a block. A block without runs has no counts and is faster to read.
 pub(crate) trait Emit {
     /// Adds one access.
     fn access(&mut self, access: Access);
-    /// Adds `count` consecutive accesses; none if `count` is 0.
+    /// Adds `count` consecutive accesses to one page; none if `count` is 0.
     fn run(&mut self, access: Access, count: u32);
     /// Adds accesses to the bytes `range` of an area, one per `unit` bytes.
     fn bytes(&mut self, area: Area, range: Range<u64>, unit: u64, writes: bool);
-    /// Whether the block should be emitted.
+    /// Whether the block is full and should be returned.
     fn is_full(&self) -> bool;
-    /// Whether the block has counts, which would slow down a step without runs.
+    /// Whether the block has counts. A step without runs is faster with a block without counts.
     fn has_counts(&self) -> bool;
 }
 

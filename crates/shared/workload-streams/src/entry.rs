@@ -35,7 +35,7 @@ pub enum Given {
     Number(u64),
     /// A word.
     Word(&'static str),
-    /// Derived from other options, as described.
+    /// Derived from other options, as the text says.
     Follows(&'static str),
 }
 

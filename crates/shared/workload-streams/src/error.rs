@@ -20,7 +20,7 @@ pub enum WorkloadError {
         option: String,
         /// Options of the workload.
         takes: String,
-        /// Where the option belongs instead, with a separator before it; or empty.
+        /// Where the option belongs instead, with a leading separator; or empty.
         hint: &'static str,
     },
     /// A specification with an empty or missing part.
@@ -58,7 +58,7 @@ pub enum WorkloadError {
         "the workloads' table: {0}; crates/shared/workload-streams/data/workloads.toml shows every key"
     )]
     Table(String),
-    /// A data structure that determines the sequence could not be built on this machine.
+    /// This machine could not build a data structure that the workload's accesses depend on.
     #[error("{workload}: {why}; choose a smaller size")]
     Host {
         /// The workload.

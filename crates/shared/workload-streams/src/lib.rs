@@ -1,6 +1,6 @@
 //! Workloads as streams of page accesses: the live kernels' own sequences, and models of published programs.
 //!
-//! A [`Setup`] is parsed from a specification (`gups:size=8G,weight=64`) and built into a [`Stream`] and its
+//! A [`Setup`] is parsed from a specification (`gups:size=8G,weight=64`), and builds a [`Stream`] and its
 //! [`Description`]. The simulator reads the stream; reports use the description. The programs' costs per access are in
 //! `crates/shared/workload-streams/data/workloads.toml` ([`Tables`]).
 #![forbid(unsafe_code)]

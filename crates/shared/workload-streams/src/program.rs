@@ -14,12 +14,12 @@ pub type Stream = Box<dyn Source<Error = Infallible> + Send>;
 /// A workload's description and its stream, or the error.
 pub(super) type Built = Result<(Description, Stream), WorkloadError>;
 
-/// A part of a program: `fill` adds to the block until the block is full or the step ends. It returns `true` if the
-/// step continues; it has then added something.
+/// A part of a program. `fill` adds to the block until the block is full or the step ends. Returns `true` if the step
+/// continues; then it has added something.
 pub(crate) trait Step: Send {
     fn fill(&mut self, block: &mut Block) -> bool;
 
-    /// Approximate number of accesses and runs that it will add, for progress reports; `None` if unknown in advance.
+    /// Approximate number of accesses and runs that the step will add, for progress reports; `None` if unknown.
     fn records(&self) -> Option<u64> {
         None
     }
@@ -31,7 +31,7 @@ impl<F: FnMut(&mut Block) -> bool + Send> Step for F {
     }
 }
 
-/// A step of events only.
+/// A step that consists only of events.
 struct Events(VecDeque<Event>);
 
 impl Step for Events {
@@ -67,7 +67,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A program that starts with one process.
+    /// Makes a program that starts with one process.
     pub fn new(setup: &Setup) -> Self {
         let mut program = Self::default();
         program.events([Event::Spawn(Process(setup.first_process))]);
@@ -90,7 +90,8 @@ impl Program {
         self.step(Counted(records, step))
     }
 
-    /// Approximate number of accesses and runs of all steps; `None` if one is unknown.
+    /// Approximate number of accesses and runs of all steps; `None` if the number of any step is
+    /// unknown.
     pub fn records(&self) -> Option<u64> {
         self.steps.iter().map(|step| step.records()).sum()
     }

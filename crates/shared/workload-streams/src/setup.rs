@@ -14,7 +14,7 @@ use super::entry::Entry;
 use super::kernels;
 use super::{Cost, Independent, Stream, Tables, WorkloadError};
 
-/// A workload with its options. `None` selects the workload's default.
+/// A workload with its options. `None` selects the default.
 #[derive(Debug, Clone)]
 pub struct Setup {
     entry: &'static Entry,
@@ -22,13 +22,13 @@ pub struct Setup {
     pub size: Option<ByteSize>,
     /// Operations of the run (the workload's [`Figure`] names them).
     pub operations: Option<u64>,
-    /// Number of threads.
+    /// Number of threads of the program.
     pub threads: Option<u16>,
     /// Number of the program's accesses per simulated access in a steady random phase.
     pub weight: Option<u32>,
     /// Number of passes.
     pub iterations: Option<u32>,
-    /// Cache lines touched per page.
+    /// Number of cache lines touched per page.
     pub lines: Option<u32>,
     /// Kind of graph.
     pub graph: Option<Graph>,
@@ -46,9 +46,9 @@ pub struct Setup {
     pub cpu_mhz: u32,
     /// Cycles of a load from the simulated machine's memory.
     pub memory_cycles: u16,
-    /// Streaming bandwidth of one of its threads in MB/s, if known.
+    /// Streaming bandwidth of one thread of the simulated machine in MB/s, if known.
     pub stream_bandwidth: Option<u32>,
-    /// Cost of independent accesses on it, if known.
+    /// Cost of independent accesses on the simulated machine, if known.
     pub independent: Option<Independent>,
 }
 
@@ -59,9 +59,9 @@ pub struct Description {
     pub name: &'static str,
     /// One-line summary.
     pub summary: &'static str,
-    /// Maximum number of base pages touched and not yet freed. File pages count.
+    /// Maximum number of base pages that are touched and not yet freed, including file pages.
     pub footprint_pages: u64,
-    /// Number of superpages that would back all of them; the N of Frag-L.
+    /// Number of superpages that would back all these pages: the N of Frag-L.
     pub superpages: u64,
     /// Number of threads.
     pub threads: u16,
@@ -69,7 +69,7 @@ pub struct Description {
     pub figure: Figure,
     /// Names of the phases, in order.
     pub phases: Vec<&'static str>,
-    /// Number of regions used by the stream, from [`Setup::first_region`] on.
+    /// Number of regions that the stream uses, starting at [`Setup::first_region`].
     pub regions: u32,
     /// Approximate number of accesses and runs in the stream, if known in advance.
     pub records: Option<u64>,
@@ -82,7 +82,7 @@ pub enum Figure {
     Rate {
         /// Unit of the operations.
         unit: &'static str,
-        /// Number of operations of the program; the simulated samples represent all of them.
+        /// Number of operations of the program, including those that sampling omits.
         operations: u64,
     },
     /// Seconds of the phase `run`.
@@ -110,7 +110,8 @@ impl Setup {
         self.build_with(Tables::embedded())
     }
 
-    /// The description, without building anything that takes long; its memory is at least that of the stream.
+    /// Returns the description without building anything that takes long. Its memory sizes are upper bounds for the
+    /// stream.
     ///
     /// # Errors
     /// [`WorkloadError`]: an invalid option.
@@ -126,28 +127,28 @@ impl Setup {
         (self.entry.build)(self, tables)
     }
 
-    /// The size or its default.
+    /// Returns the size in bytes, or `default`.
     pub(crate) fn size_or(&self, default: u64) -> Result<u64, WorkloadError> {
         let size = self.size.map_or(default, ByteSize::bytes);
         let pages = size.div_ceil(super::space::PAGE);
-        // At most half of the page numbers: layouts round areas up to regions, and some have two areas of the size.
+        // Leave room, because layouts round areas up to regions, and some have two areas of this size.
         if pages > super::space::MAX_PAGES / 4 {
             return Err(WorkloadError::TooLarge { workload: self.name(), pages });
         }
         Ok(size)
     }
 
-    /// The threads or their default.
+    /// Returns the number of threads, or `default`.
     pub(crate) fn threads_or(&self, default: u16) -> u16 {
         self.threads.unwrap_or(default)
     }
 
-    /// The pace of unsampled accesses with a cost.
+    /// Returns the pace of unsampled accesses with this cost.
     pub(crate) fn pace(&self, cost: Cost, threads: u16) -> Pace {
         self.scale_cost(cost).pace(threads)
     }
 
-    /// Adjusts a cost to the simulated machine, whose memory latency differs from that of the tables' machine.
+    /// Adjusts a cost to the simulated machine, whose memory latency differs from the tables' machine.
     fn scale_cost(&self, cost: Cost) -> Cost {
         if let Some(own) = self.independent.filter(|_| cost.independent) {
             // The tables' cost of GUPS updates corresponds to the measured cost of independent accesses. See
@@ -164,19 +165,20 @@ impl Setup {
         Cost { cycles: (cost.cycles + cost.loads * farther).max(0.0), ..cost }
     }
 
-    /// The cost of an access to 8 bytes of a stream: at least the time that the memory bandwidth allows.
+    /// Returns the cost of a streaming access to 8 bytes. The cost is at least the time that the memory bandwidth
+    /// allows.
     pub(crate) fn streamed(&self, cost: Cost) -> Cost {
         let least = |rate| 8.0 * f64::from(self.cpu_mhz) / f64::from(rate);
         let least = self.stream_bandwidth.map_or(0.0, least);
         Cost { cycles: cost.cycles.max(least), ..cost }
     }
 
-    /// The pace of sampled accesses, each representing `weight`.
+    /// Returns the pace of sampled accesses, each of which represents `weight` accesses.
     pub(crate) fn sampled(&self, cost: Cost, threads: u16, weight: u32) -> Pace {
         Pace { weight, ..self.pace(cost, threads) }
     }
 
-    /// An error for an option's value.
+    /// Makes an error for an option's value.
     pub(crate) fn refuse(&self, option: &str, value: impl ToString, why: &str) -> WorkloadError {
         WorkloadError::BadValue {
             workload: self.name(),
@@ -186,7 +188,7 @@ impl Setup {
         }
     }
 
-    /// An error for a data structure that could not be built.
+    /// Makes an error for a data structure that could not be built.
     pub(crate) fn host<E: ToString>(&self, why: E) -> WorkloadError {
         WorkloadError::Host { workload: self.name(), why: why.to_string() }
     }
@@ -313,7 +315,8 @@ mod tests {
         let scaled = |cost| setup.scale_cost(cost);
         let updates = scaled(tables.gups.run);
         assert_eq!((updates.cycles, updates.exposed), (44.0, 0.2));
-        // Others scale: a look-up waited for 0.5 of a walk where updates waited for 0.6, and for no memory.
+        // Other independent accesses scale: a look-up waited for 0.5 of a walk where an update waited for 0.6, and it
+        // made no load from memory.
         let lookups = scaled(tables.hashmap.run);
         assert_eq!(lookups.cycles, tables.hashmap.run.cycles);
         assert!((lookups.exposed - 0.5 * 0.2 / 0.6).abs() < 1e-12, "{}", lookups.exposed);

@@ -1,7 +1,7 @@
-//! Allocates page numbers and addresses: every area of a program starts at a new region.
+//! Allocates page numbers and addresses. Every area of a program starts at a new region.
 //!
-//! Areas start at superpage boundaries, as large mappings do on Linux since 6.7 and in Quicksilver's artifact; a
-//! program whose boundaries matter uses an offset.
+//! Areas start at superpage boundaries, as large mappings do on Linux since 6.7 and in Quicksilver's artifact. Programs
+//! for which the boundaries matter use an offset.
 
 use trace::{Backing, Event, Page, Pages, Region, SLOTS};
 
@@ -64,7 +64,7 @@ impl Space {
 pub(crate) struct Extent {
     /// Maximum number of pages touched at the same time.
     pub pages: u64,
-    /// Number of superpages that would back them.
+    /// Number of superpages that would back these pages.
     pub superpages: u64,
     /// Number of regions used.
     pub regions: u64,
@@ -104,7 +104,7 @@ impl Area {
         Event::Map { pages: self.part(from, count), address, backing: self.backing }
     }
 
-    /// Extends the mapped part, `from` pages, by `count` pages.
+    /// Extends the mapped part of the area from `from` pages by `count` pages.
     pub fn grow(&self, from: u32, count: u32) -> Event {
         match from {
             0 => self.map_part(0, count),
@@ -117,7 +117,7 @@ impl Area {
         Event::Unmap(self.part(0, self.pages))
     }
 
-    /// `count` pages from index `from` on.
+    /// Returns `count` pages from index `from` on.
     pub fn part(&self, from: u32, count: u32) -> Pages {
         debug_assert!(from + count <= self.pages);
         Pages { first: Page(self.first + from), count }

@@ -1,5 +1,5 @@
-//! `Tables`: the programs' costs per access. All fitted values are here, one per workload, never per design; the
-//! embedded file gives the source of each.
+//! `Tables`: the programs' costs per access. All fitted values are here: one per workload, and none per design. The
+//! embedded file gives the source of each value.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,15 +14,16 @@ use super::models::{Build, Gcc, Model, Redis};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Cycles per access including the work around it, without translation.
+    /// Cycles per access including the work around it, excluding address translation.
     pub cycles: f64,
     /// Share of walk time that delays the program, 0 to 1.
     pub exposed: f64,
-    /// Loads from memory included in `cycles`, on a machine whose loads take [`LOAD`] cycles; a machine with slower
-    /// loads takes correspondingly longer.
+    /// Number of loads from memory that `cycles` includes, on a machine whose loads take [`LOAD`] cycles. On a machine
+    /// with slower loads, `cycles` is increased accordingly.
     #[serde(default)]
     pub loads: f64,
-    /// Independent accesses, as in GUPS: a measured machine provides their cost.
+    /// Whether the accesses are independent, as in GUPS. If a machine file has a measured cost of
+    /// independent accesses, that cost is used.
     #[serde(default)]
     pub independent: bool,
 }
@@ -32,7 +33,7 @@ pub struct Cost {
 pub struct Independent {
     /// Cycles per access to memory far larger than the caches, with a TLB hit.
     pub cycles: f64,
-    /// Share of walk time that delays the access.
+    /// Share of the page-walk time by which the access is delayed, 0 to 1.
     pub walk: f64,
 }
 
@@ -40,7 +41,7 @@ pub struct Independent {
 pub(crate) const LOAD: u16 = 220;
 
 impl Cost {
-    /// The cost as a pace of a stream.
+    /// Converts the cost to the pace of a stream.
     pub(crate) fn pace(self, threads: u16) -> Pace {
         Pace {
             work: (self.cycles * 1024.0).round().clamp(0.0, f64::from(u32::MAX)) as u32,
@@ -79,7 +80,7 @@ pub struct Tables {
     pub btree: Kernel,
     /// `hashmap`.
     pub hashmap: Kernel,
-    /// Models of areas and a mix of visits, by name.
+    /// Models that consist of areas and a mix of visits, by name.
     pub models: BTreeMap<String, Model>,
     /// `gcc`.
     pub gcc: Gcc,
@@ -101,7 +102,7 @@ impl Tables {
         EMBEDDED.get_or_init(|| Self::parse(TABLES).expect("a test reads it"))
     }
 
-    /// Parses tables from the text of such a file.
+    /// Parses tables from a text like [`TABLES`].
     ///
     /// # Errors
     /// [`WorkloadError::Table`]: the text is not a valid table.

@@ -1,4 +1,5 @@
-//! Every workload is well-formed, matches its description, and is deterministic.
+//! Tests that every workload's stream is well-formed, matches its description, and is
+//! deterministic.
 
 use proptest::prelude::*;
 use trace::Block;
@@ -38,7 +39,8 @@ proptest! {
         let (description, mut stream) = setup.build().unwrap();
         let found = check(&mut *stream);
         prop_assert_eq!(&found.phases, &description.phases);
-        // The description of Redis is approximate: one value slot, and the second dictionary during rehashing (`Store::reach`).
+        // The description of Redis is approximate: it counts one more value place, and not the second dictionary during
+        // rehashing (`Store::reach`).
         let slack = if setup.name().starts_with("redis") { (40, 3) } else { (0, 0) };
         let near = |a: u64, b: u64, slack| a.abs_diff(b) <= slack;
         let (pages, regions) = (description.footprint_pages, description.superpages);
@@ -139,7 +141,7 @@ fn a_run_that_is_both_says_all_that_differs_by_default() {
     let touch = both("touch:iterations=5,lines=2").unwrap().settings.options;
     assert_eq!((touch.repeat, touch.lines, touch.iterations), (Some(5), Some(2), None));
     assert_eq!(both("gups:operations=9").unwrap().settings.options.operations, Some(9));
-    // A model without a benchmark kernel.
+    // A model has no live kernel.
     assert_eq!(both("redis-cold"), None);
 }
 

@@ -1,8 +1,8 @@
 //! `btree`: lookups in a static B+-tree kept in arrays.
 //!
-//! The leaves are the sorted keys; each layer above holds the first key of every block of 16 in the layer below, so a
-//! node's children follow from its position and no pointers are stored. A lookup reads one block of two cache lines per
-//! layer and then the value, which lies in a separate array: the last two or three of these reads are far apart.
+//! The leaves are the sorted keys. Each layer above holds the first key of every block of 16 keys in the layer below,
+//! so a node's position determines its children and no pointers are stored. A lookup reads one block of two cache lines
+//! per layer and then the value, which lies in a separate array: the last two or three of these reads are far apart.
 //! Rejected: `std::collections::BTreeMap`, whose insertion aborts when out of memory.
 
 use crate::lookup::{self, Index, value};
@@ -11,10 +11,10 @@ use crate::outcome::Run;
 use crate::rng::mix;
 use crate::{Settings, Workload, WorkloadError};
 
-/// Keys in a block.
+/// Number of keys in a block.
 pub const BLOCK: usize = 16;
-/// Mean number of cache lines per block that a lookup reads: the first comparison is in the second of its two lines,
-/// and half of the lookups continue in the first.
+/// Mean number of cache lines per block that a lookup reads: the first comparison is in the second of the block's two
+/// lines, and half of the lookups continue in the first line.
 pub const LINES_PER_BLOCK: f64 = 1.5;
 /// Each key is drawn from its own gap, so keys are generated in order and absent keys are known.
 const GAP_BITS: u32 = 20;
@@ -31,7 +31,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Applies the defaults: as many keys as fit in the size.
+    /// Applies the defaults: as many keys as fit in the given size.
     pub fn new(settings: &Settings) -> Self {
         let block = BLOCK as u64;
         // 8 bytes of key, 8 of value, and 8/15 of the layers above for each key.
@@ -57,13 +57,13 @@ impl Plan {
         blocks.saturating_mul(size_of::<Block>() as u64)
     }
 
-    /// Key `number`; keys ascend with their numbers.
+    /// Returns key `number`; keys ascend with their numbers.
     #[inline]
     pub fn key(&self, number: u64) -> u64 {
         number << GAP_BITS | mix(self.seed ^ number) & ((1 << GAP_BITS) - 1)
     }
 
-    /// An absent key in the gap of key `number`.
+    /// Returns an absent key, in the gap of key `number`.
     #[inline]
     pub fn absent_key(&self, number: u64) -> u64 {
         self.key(number) ^ 1
@@ -79,7 +79,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
 #[derive(Debug)]
 pub struct Tree {
     plan: Plan,
-    /// From the leaves up; places beyond a layer's end hold the maximum.
+    /// The layers from the leaves up. Places beyond a layer's end hold the maximum key.
     layers: Vec<Zeroed<Block>>,
     values: Zeroed<u64>,
 }
@@ -104,8 +104,8 @@ impl Tree {
         Ok(Self { plan: *plan, layers, values })
     }
 
-    /// Index in the leaves of the largest key not above `key`. Calls `visit(layer, block)` for each block it reads,
-    /// from the root down to the leaves, layer 0.
+    /// Returns the index in the leaves of the largest key that is at most `key`. Calls `visit(layer, block)` for each
+    /// block that it reads, from the root down to the leaves (layer 0).
     #[inline]
     pub fn descend(&self, key: u64, mut visit: impl FnMut(usize, usize)) -> usize {
         self.layers.iter().enumerate().rev().fold(0, |block, (number, layer)| {

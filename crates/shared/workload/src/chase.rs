@@ -1,11 +1,12 @@
 //! `chase`: dependent loads along one cycle through every cache line.
 //!
 //! Node `i` is 64 bytes whose first word names the next node. Sattolo's shuffle (1986), done in place, links all nodes
-//! in one random cycle; so no prefetcher helps, no loads overlap, and the time per load is the latency of memory plus
-//! translation. Each thread walks from its own start, by default once around.
+//! in one random cycle. So prefetchers do not help, loads do not overlap, and the time per load is the latency of
+//! memory plus address translation. Each thread walks from its own start, by default once around the cycle.
 //!
 //! The walk verifies itself: it sums the nodes it visits and counts its returns to the start. A walk of `n` loads that
-//! returns exactly once, at its end, has visited all `n` nodes. Both sums are off the dependent path and cost no time.
+//! returns exactly once, at its end, has visited all `n` nodes. The sum and the count are off the dependent path and
+//! cost no time.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::rng::{SplitMix64, below};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// Bytes in a node: a cache line of x86-64 and most Arm CPUs.
+/// Number of bytes in a node: a cache line of x86-64 and most Arm CPUs.
 pub const NODE: u64 = 64;
 
 type Node = [u64; NODE as usize / 8];
@@ -25,7 +26,7 @@ type Node = [u64; NODE as usize / 8];
 pub struct Plan {
     /// Number of nodes in the cycle.
     pub nodes: u64,
-    /// Number of loads of each thread; by default once around.
+    /// Number of loads of each thread; by default one load per node.
     pub loads: u64,
     /// Number of threads.
     pub threads: u64,
@@ -49,14 +50,15 @@ impl Plan {
         self.nodes * NODE
     }
 
-    /// The node at which `thread` starts; nodes far apart in memory are at random places of the cycle.
+    /// Returns the node at which `thread` starts. Starts are far apart in memory, so they are at random places of the
+    /// cycle.
     pub fn start(&self, thread: u64) -> u64 {
         (u128::from(self.nodes) * u128::from(thread) / u128::from(self.threads)) as u64
     }
 }
 
-/// Sattolo's shuffle as a sequence of swaps: applied in this order to `0, 1, ..., nodes - 1`, they give the successors
-/// of one cycle through all nodes.
+/// Returns Sattolo's shuffle as a sequence of swaps. Applied in order to `0, 1, ..., nodes - 1`, the swaps give the
+/// successors of a single cycle through all nodes.
 pub fn swaps(nodes: u64, seed: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut rng = SplitMix64::new(seed);
     (1..nodes).rev().map(move |i| (i, below(rng.draw(), i)))
@@ -116,7 +118,7 @@ impl Walk {
         Self { start, here: start, loads: 0, sum: 0, returns: 0 }
     }
 
-    /// Walks `loads` steps further. Only the load of the next node is on the dependent path.
+    /// Walks on for `loads` loads. Only the load of the next node is on the dependent path.
     fn on(mut self, nodes: &[Node], loads: u64) -> Self {
         for _ in 0..loads {
             self.here = nodes[self.here as usize][0];
@@ -128,7 +130,7 @@ impl Walk {
     }
 }
 
-/// Completes the round and checks that every round visited every node once.
+/// Completes the current round, and checks that every round visited every node once.
 fn check(nodes: &[Node], walk: Walk) -> Result<(), WorkloadError> {
     let count = nodes.len() as u64;
     let rounds = walk.loads.div_ceil(count);

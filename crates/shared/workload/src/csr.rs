@@ -1,10 +1,10 @@
 //! `Csr`: a generated graph in compressed sparse rows, built in bounded memory, for `pagerank`.
 //!
-//! No edge list is stored: the edges are drawn twice, once to count degrees and once to place neighbours. Edge by edge,
-//! both passes would be random accesses to all memory (measured: 310 ns an edge, a minute at 1 GiB), so directed edges
-//! are collected in buckets by the region of their source, and a full bucket is applied at once to a region that fits
-//! in the second-level cache. The buckets take 16 bytes per vertex during construction: the memory of the scores and
-//! their check afterwards.
+//! No edge list is stored: the edges are drawn twice, once to count degrees and once to place neighbours. Handling
+//! edges one by one would make random accesses to all memory (measured: 310 ns an edge, a minute at 1 GiB). So both
+//! passes collect directed edges in buckets by the region of their source, and apply a full bucket to a region that
+//! fits in the second-level cache. During construction the buckets take 16 bytes per vertex: the same memory that the
+//! scores and their check need afterwards.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,17 +28,17 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// Bytes of the rows. Construction takes 16 more per vertex.
+    /// Number of bytes of the rows. Construction takes 16 more bytes per vertex.
     pub const fn bytes(edges: &Edges) -> u64 {
         edges.vertices().saturating_mul(8).saturating_add(edges.drawn.saturating_mul(8))
     }
 
-    /// Draws all edges twice; each thread keeps those that start in its share of the vertices. Sorts every row, so that
-    /// the result does not depend on the number of threads.
+    /// Draws all edges twice; each thread keeps the edges that start in its share of the vertices. Sorts every row, so
+    /// that the result does not depend on the number of threads.
     pub fn build(edges: &Edges, threads: usize) -> Result<Self, WorkloadError> {
         let vertices = edges.vertices() as usize;
         let ends = Zeroed::<AtomicU64>::new("the graph's rows", vertices)?;
-        // Allocated before the first pass, so that a lack of memory is an error before any work.
+        // Allocate before the first pass, so that a lack of memory is an error before any work.
         let most = edges.drawn.saturating_mul(2) as usize;
         let neighbours = Zeroed::<AtomicU32>::new("the graph's neighbours", most)?;
         let waiting = (vertices * WAITING).max(threads);
@@ -99,7 +99,7 @@ impl Csr {
         (0..parts).map(|part| border(part)..border(part + 1)).collect()
     }
 
-    /// Whether the rows hold exactly the generated edges, by checksum.
+    /// Whether the rows hold exactly the generated edges, according to a checksum.
     pub fn is_as_generated(&self, threads: usize) -> Result<bool, WorkloadError> {
         let (sums, _) = team::timed(self.parts(threads), |_, vertices| {
             let mut sum = 0u64;
@@ -139,8 +139,8 @@ impl Csr {
     }
 }
 
-/// Calls `visit(from, to)` for both directions of every edge that is not a self-loop, in an order that stays within one
-/// region of `from` for long; one thread visits all edges of one `from`. Returns a checksum of the edges.
+/// Calls `visit(from, to)` for both directions of every edge that is not a self-loop, in an order that stays in one
+/// region of `from` for a long time. A single thread visits all edges of one `from`. Returns a checksum of the edges.
 fn each_edge(
     edges: &Edges,
     threads: usize,
@@ -171,7 +171,7 @@ fn each_edge(
 const WAITING: usize = 2;
 /// Maximum number of buckets of a thread: each writes to its own page, and these pages must stay in the TLB.
 const BUCKETS: usize = 256;
-/// Minimum number of words in a bucket, below which buckets do not pay off.
+/// Minimum number of words in a bucket. Smaller buckets do not pay off.
 const BUCKET_WORDS: usize = 64;
 
 /// Buckets of one thread: directed edges collected by region.
@@ -215,7 +215,7 @@ impl<'a> Buckets<'a> {
     }
 }
 
-/// Increments a counter that only one thread uses; returns the old value.
+/// Increments a counter that no other thread uses; returns the old value.
 #[inline]
 fn next(counter: &AtomicU64) -> u64 {
     let value = counter.load(Relaxed);

@@ -7,7 +7,7 @@ use crate::Workload;
 /// Why a workload has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// The size is zero or fits in a first-level cache.
+    /// The size per thread would fit in a first-level cache.
     #[error(
         "{workload}: size {size} with {threads} thread(s) is too small to measure memory; \
          use --size {least} or more (64 KiB per thread)"

@@ -1,8 +1,9 @@
 //! Generated graphs: each edge is a pure function of its number.
 //!
-//! The graphs are GAP's (Beamer, Asanovic, Patterson 2015): Kronecker is R-MAT with a = .57, b = .19, c = .19, vertex
-//! numbers scrambled; uniform draws both ends evenly. Both are undirected, without self-loops. Unlike in GAP, duplicate
-//! edges stay: so the size is known in advance and the rows can be verified with the generator alone.
+//! The graphs are GAP's (Beamer, Asanovic, Patterson 2015): Kronecker is R-MAT with a = .57, b = .19, c = .19 and
+//! scrambled vertex numbers; uniform draws both ends of an edge evenly. Both graphs are undirected and have no
+//! self-loops. Unlike in GAP, duplicate edges stay, so the size is known in advance and the generator alone can verify
+//! the rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +46,10 @@ impl std::str::FromStr for Graph {
 
 /// The shares a, b, c, d of R-MAT in percent.
 const QUADRANTS: [u32; 4] = [57, 19, 19, 5];
-/// Bits of a draw that select two levels of R-MAT.
+/// Number of bits of a draw that select two levels of R-MAT.
 const SYMBOL_BITS: u32 = 14;
-/// Selects two levels at once with a table that fits in the first-level cache: an entry holds the two bits of u above
-/// the two bits of v. The shares of the 16 outcomes are exact to 1 / 2^14.
+/// Table that selects two levels at once and fits in the first-level cache. An entry holds two bits of u above two bits
+/// of v. The shares of the 16 outcomes are exact to 1 / 2^14.
 static SYMBOLS: [u8; 1 << SYMBOL_BITS] = symbols();
 
 const fn symbols() -> [u8; 1 << SYMBOL_BITS] {
@@ -86,7 +87,7 @@ impl Edges {
         1 << self.scale
     }
 
-    /// Edge `number`; if both ends are the same vertex, the caller must skip it.
+    /// Returns edge `number`. If both ends are the same vertex, the caller must skip the edge.
     #[inline]
     pub fn edge(&self, number: u64) -> (u32, u32) {
         let mut rng = SplitMix64::stream(self.seed, number);
@@ -109,8 +110,8 @@ impl Edges {
         }
     }
 
-    /// A bijection of the vertex numbers: R-MAT numbers its hubs consecutively; GAP shuffles them with a table, which
-    /// this avoids.
+    /// Permutes the vertex numbers, because R-MAT numbers its hubs consecutively. GAP shuffles vertices with a table;
+    /// this function needs none.
     #[inline]
     fn scramble(&self, vertex: u64) -> u32 {
         let (mask, shift) = (self.vertices() - 1, self.scale.div_ceil(2));
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn quadrants_have_the_published_shares() {
-        // One level: vertex pairs are the quadrants, except for the scrambling of one bit.
+        // With one level, the vertex pairs are the quadrants, except that one bit is scrambled.
         let edges = Edges { graph: Graph::Kronecker, scale: 1, drawn: 0, seed: 2 };
         let same = (0..100_000).filter(|&n| edges.edge(n).0 == edges.edge(n).1).count();
         assert!((61_000..63_000).contains(&same), "a + d = .57 + .05, not {same}");

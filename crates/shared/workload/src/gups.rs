@@ -1,11 +1,11 @@
 //! `gups`: HPCC RandomAccess. A table of words, updated by xor at random places.
 //!
-//! As in HPCC (RandomAccess, `core_single_cpu.c`): initially `table[i] = i`, each update xors a random number into the
-//! word that the number selects, and applying the same updates again must restore `table[i] = i`. Three differences:
-//! The generator is SplitMix64 (with HPCC's LFSR each index is nearly twice the previous one). The table need not be a
-//! power of two. And no update is lost: thread `t` of `T` owns stripes `t, t + T, ...` of 256 bytes, so every thread
-//! accesses every page of the table, but no two threads write one word; in HPCC they race, and 1 % errors are
-//! tolerated. A stripe is four lines, more than the pairs that prefetchers fetch together.
+//! As in HPCC (RandomAccess, `core_single_cpu.c`), initially `table[i] = i`. Each update xors a random number into the
+//! word that the number selects. Applying the same updates again must restore `table[i] = i`. Three differences: The
+//! generator is SplitMix64 (with HPCC's LFSR each index is nearly twice the previous one). The size of the table need
+//! not be a power of two. No update is lost: thread `t` of `T` owns stripes `t, t + T, ...` of 256 bytes, so every
+//! thread accesses every page of the table, but no two threads write to the same word. (HPCC's threads race, and HPCC
+//! tolerates 1 % errors.) A stripe has four cache lines, more than the pairs that prefetchers fetch together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -16,13 +16,13 @@ use crate::rng::{SplitMix64, below};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// Words in a stripe, the unit of ownership by threads.
+/// Number of words in a stripe. Each stripe belongs to one thread.
 pub const STRIPE: u64 = 32;
 /// Number of updates drawn in advance, as in HPCC's reference (its rules allow 1024). The update loop then has few
-/// instructions, so many more updates wait for memory concurrently.
+/// instructions, so many more updates can wait for memory at the same time.
 const LOOK_AHEAD: usize = 128;
-/// Maximum default number of updates (default: one per word): a second or two on base pages (HPCC makes four per word,
-/// for minutes; a comparison learns more from many short runs than from a few long ones).
+/// Maximum of the default number of updates (one per word): a second or two on base pages. (HPCC makes four per word,
+/// which takes minutes; many short runs tell a comparison more than few long ones.)
 const MAX_DEFAULT_UPDATES: u64 = 1 << 25;
 
 /// The settings of a run, with defaults applied.
@@ -52,7 +52,7 @@ impl Plan {
         self.words * 8
     }
 
-    /// The updates of `thread`, in order.
+    /// Returns the updates of `thread`, in order.
     pub fn updates(&self, thread: u64) -> Updates {
         let stripes = self.words / STRIPE;
         let owned = stripes.saturating_sub(thread).div_ceil(self.threads) * STRIPE;

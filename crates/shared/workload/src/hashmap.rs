@@ -1,8 +1,8 @@
 //! `hashmap`: lookups in an open-addressing hash table with linear probing.
 //!
-//! A slot is 16 bytes, key and value; five of eight slots are full, so a successful lookup reads about two adjacent
-//! slots and an unsuccessful one four (Knuth, TAOCP 3, 6.4: 1.8 and 4.1), which are one or two cache lines anywhere in
-//! the table.
+//! A slot has 16 bytes: key and value. Five of eight slots are full, so a successful lookup reads about two adjacent
+//! slots, and an unsuccessful one four (Knuth, TAOCP 3, 6.4: 1.8 and 4.1). These are one or two cache lines, anywhere
+//! in the table.
 
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;
@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Applies the defaults: as many slots as fit in the size.
+    /// Applies the defaults: as many slots as fit in the given size.
     pub fn new(settings: &Settings) -> Self {
         let slots = settings.size.bytes() / size_of::<Slot>() as u64;
         Self { slots, keys: slots / 8 * 5, seed: settings.seed }
@@ -37,8 +37,9 @@ impl Plan {
         self.slots * size_of::<Slot>() as u64
     }
 
-    /// Key `number`; those below [`Self::keys`] are in the table. Two bijections of a nonzero number (mix, and a
-    /// product with an odd factor): so different numbers have different keys, and no key is EMPTY.
+    /// Returns key `number`. Keys with numbers below [`Self::keys`] are in the table. Two bijections (mix, and
+    /// multiplication by an odd number) convert a nonzero number to the key, so different numbers have different keys,
+    /// and no key is EMPTY.
     #[inline]
     pub fn key(&self, number: u64) -> u64 {
         mix(number + 1).wrapping_mul(mix(self.seed) | 1)
@@ -76,8 +77,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The slot that holds `key`, or the empty slot where the search ends. Calls `visit(slot)` for each slot it reads,
-    /// including the last.
+    /// Returns the slot that holds `key`, or the empty slot where the search ends. Calls `visit(slot)` for each slot
+    /// that it reads, including the last.
     #[inline]
     pub fn probe(&self, key: u64, mut visit: impl FnMut(usize)) -> usize {
         let mut place = self.plan.home(key) as usize;

@@ -1,11 +1,12 @@
-//! `jumps`: the kernel behind `superpage tlb`'s instruction side: a cycle of jumps through places chosen by the caller.
+//! `jumps`: the kernel behind `superpage tlb`'s instruction side: a cycle of jumps through places that the caller
+//! chooses.
 //!
 //! # Safety
 //! Bytes are written and then executed. [`Jumps::link`] checks that the places lie inside the memory, do not overlap
-//! and are within a jump's 32-bit distance, writes a complete jump at each (at the first place, a function that
-//! contains it), and reads all of them back: if one physical page is mapped at two addresses and one place overwrote
-//! another, the result is an error. From then on the memory is borrowed exclusively and not writable, so execution
-//! follows exactly these jumps, from place to place, until the first place has counted the laps and returns.
+//! and are within a jump's 32-bit distance, and writes a complete jump at each place (at the first place, a function
+//! that contains a jump). Then it reads all of them back: if one physical page is mapped at two addresses and one place
+//! overwrote another, the result is an error. From then on the memory is borrowed exclusively and not writable, so
+//! execution follows exactly these jumps until the function at the first place has counted the laps and returns.
 
 use sys::SysError;
 use sys::code::Code;
@@ -15,9 +16,9 @@ use crate::latency::ticks;
 
 /// Code of the first place: `dec rdi; jz +5; jmp next; ret`, a function whose argument is the number of laps plus one.
 const FUNCTION: [u8; 11] = [0x48, 0xff, 0xcf, 0x74, 0x05, 0xe9, 0, 0, 0, 0, 0xc3];
-/// Offset of the jump in it.
+/// Offset in bytes of the jump in [`FUNCTION`].
 const JUMP_AT: usize = 5;
-/// Bytes of a jump: E9 and the distance from its end.
+/// Number of bytes of a jump: E9, and the distance from the jump's end.
 const JUMP: usize = 5;
 
 /// Why a cycle of jumps could not be made.
@@ -29,7 +30,7 @@ pub enum JumpsError {
     /// An invalid place for a jump.
     #[error("place {0} of the memory lies outside, too near another or too far from it")]
     BadPlace(usize),
-    /// A place reads back other bytes than were written.
+    /// The bytes read back at a place differ from those written.
     #[error("place {0} of the memory shows what was written to another")]
     ReadBack(usize),
     /// The protection of the memory cannot be changed.
@@ -40,13 +41,13 @@ pub enum JumpsError {
 /// A cycle of jumps through places of a mapping.
 #[derive(Debug)]
 pub struct Jumps<'a> {
-    /// Executable while this value lives.
+    /// The code, executable while this value lives.
     code: &'a mut Code,
     first: usize,
 }
 
 impl<'a> Jumps<'a> {
-    /// Writes a jump at each of the `places` (bytes from the start), linked in one cycle in a random order drawn from
+    /// Writes a jump at each of the `places` (offsets in bytes), and links them in one cycle in a random order from
     /// `seed` (Sattolo's shuffle).
     ///
     /// # Errors
@@ -76,7 +77,7 @@ impl<'a> Jumps<'a> {
         Ok(Self { code, first: places[0] })
     }
 
-    /// Runs the cycle `laps` times; returns the elapsed ticks.
+    /// Runs the cycle `laps` times; returns the number of elapsed ticks.
     ///
     /// # Errors
     /// None after `link`: the memory is already executable.

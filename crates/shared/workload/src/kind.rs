@@ -36,7 +36,7 @@ pub enum Workload {
 #[error("unknown workload `{0}`: expected one of {known}", known = names())]
 pub struct UnknownWorkload(pub String);
 
-/// Minimum memory per thread in bytes: less would fit in first-level caches.
+/// Minimum bytes of memory per thread. Less would fit in first-level caches.
 const MIN_PER_THREAD: u64 = 64 << 10;
 
 impl Workload {
@@ -100,7 +100,7 @@ impl Workload {
         ByteSize::gib(1)
     }
 
-    /// The names of the [`crate::Options`] of this workload; the others must be absent.
+    /// The names of the [`crate::Options`] of this workload; other options must be absent.
     pub const fn options(self) -> &'static [&'static str] {
         match self {
             Self::Gups | Self::Chase | Self::Btree | Self::Hashmap => &["operations"],
@@ -111,8 +111,8 @@ impl Workload {
         }
     }
 
-    /// Peak memory of the run, including verification. Differs from the size by rounding (never above it) and, for
-    /// `stream`, by the offsets between the arrays.
+    /// Peak bytes of memory of the run, including verification. Differs from the requested size by rounding down, and
+    /// for `stream` by the offsets between the arrays.
     pub fn footprint(self, settings: &Settings) -> ByteSize {
         ByteSize(match self {
             Self::Gups => gups::Plan::new(settings).footprint(),
@@ -126,8 +126,8 @@ impl Workload {
         })
     }
 
-    /// Refuses invalid settings, and sizes that do not fit, before anything is allocated. `available` is the available
-    /// memory, if the caller knows it.
+    /// Refuses invalid settings, and sizes that exceed `available` bytes of memory (if the caller knows that number).
+    /// Allocates nothing.
     pub fn check(
         self,
         settings: &Settings,

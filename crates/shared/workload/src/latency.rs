@@ -1,16 +1,16 @@
-//! `latency`: the micro-benchmark kernels behind `superpage tlb`: dependent loads over places chosen by the caller,
+//! `latency`: the micro-benchmark kernels behind `superpage tlb`: dependent loads from places that the caller chooses,
 //! dependent additions, and the counter that times them.
 //!
-//! Unlike the workloads, these kernels have no figure of merit: the calibration chooses places that differ in one
-//! property, and uses the difference.
+//! Unlike the workloads, these kernels have no figure of merit: the calibration compares places that differ in one
+//! property.
 //!
 //! # Safety
-//! Three things here are unsafe. Following the chain dereferences addresses stored in memory: [`Chain::link`] stores
-//! the address of a checked place at every place, all inside memory that the chain borrows exclusively while it lives,
-//! so nothing else changes them and every load reads the address of a place. If one physical page is mapped at several
-//! addresses, two places may coincide and the chain may be shorter than intended, but every word read is still a stored
-//! address. The loads and stores are volatile, so the compiler assumes nothing about their values. And two instructions
-//! (`rdtsc` or `cntvct_el0`, `add`) are inline assembly that accesses registers only.
+//! Three things here are unsafe. First, following the chain dereferences addresses stored in memory. [`Chain::link`]
+//! stores the address of a checked place at every place. All places are in memory that the chain borrows exclusively
+//! while it lives, so every load reads the address of a place. If one physical page is mapped at several addresses, two
+//! places may coincide and the chain may be shorter than intended, but every word read is still a stored address.
+//! Second, the loads and stores are volatile, so the compiler assumes nothing about their values. Third, two
+//! instructions (`rdtsc` or `cntvct_el0`, and `add`) are inline assembly that accesses only registers.
 
 use std::marker::PhantomData;
 
@@ -29,8 +29,8 @@ pub struct Chain<'a> {
 pub struct BadPlace(pub usize);
 
 impl<'a> Chain<'a> {
-    /// Links the `places` (bytes from the start of `memory`) into one cycle in a random order drawn from `seed`
-    /// (Sattolo's shuffle).
+    /// Links the `places` (offsets in bytes in `memory`) into one cycle in a random order from `seed` (Sattolo's
+    /// shuffle).
     pub fn link(memory: &'a mut [u8], places: &[usize], seed: u64) -> Result<Self, BadPlace> {
         let last = memory.len().saturating_sub(size_of::<usize>());
         let base = memory.as_mut_ptr();
@@ -46,7 +46,7 @@ impl<'a> Chain<'a> {
             next.swap(i as usize, j as usize);
         }
         for (place, next) in places.iter().zip(next) {
-            // SAFETY: both were checked to lie inside `memory`, aligned; it is borrowed exclusively.
+            // SAFETY: both places were checked to be aligned and inside `memory`, which is borrowed exclusively.
             unsafe {
                 let target = base.add(next) as usize;
                 base.add(*place).cast::<usize>().write_volatile(target);
@@ -57,7 +57,7 @@ impl<'a> Chain<'a> {
         Ok(Self { here, memory: PhantomData })
     }
 
-    /// Follows the chain for `loads` loads, rounded up to a multiple of eight; returns the elapsed ticks.
+    /// Follows the chain for `loads` loads, rounded up to a multiple of eight; returns the number of elapsed ticks.
     pub fn ticks(&mut self, loads: u64) -> u64 {
         let mut here = self.here;
         let start = ticks();
@@ -74,7 +74,7 @@ impl<'a> Chain<'a> {
                 here = here.read_volatile() as *const usize;
             }
         }
-        // Reads the counter only after the last load has completed.
+        // Make the counter reading wait for the last load.
         let here = std::hint::black_box(here);
         let end = ticks();
         self.here = here;
@@ -90,9 +90,9 @@ pub const fn whole(loads: u64) -> u64 {
 /// Number of additions per round of [`adds`].
 const ROUND: u64 = 100;
 
-/// Number of additions and elapsed ticks for `rounds` times a hundred dependent additions, which take one cycle each on
-/// all known CPUs (of registers, because some CPUs execute additions of constants in register renaming: Golden Cove).
-/// `None` on other architectures.
+/// Makes `rounds` times a hundred dependent additions; returns the number of additions and of elapsed ticks. An
+/// addition takes one cycle on all known CPUs. Both operands are registers, because some CPUs (Golden Cove) execute
+/// additions of constants in register renaming. `None` on other architectures.
 pub fn adds(rounds: u64) -> Option<(u64, u64)> {
     let mut sum = 0u64;
     let one = std::hint::black_box(1u64);
@@ -125,8 +125,8 @@ pub fn adds(rounds: u64) -> Option<(u64, u64)> {
     (known && sum == rounds * ROUND).then(|| (rounds * ROUND, end.wrapping_sub(start)))
 }
 
-/// The time-stamp counter, read after all earlier instructions have completed (x86-64: RDTSC between LFENCEs; Arm: the
-/// virtual counter); on other architectures, nanoseconds of the clock.
+/// Reads the time-stamp counter after all earlier instructions have completed (x86-64: RDTSC between LFENCEs; Arm: the
+/// virtual counter). On other architectures, returns nanoseconds of the clock.
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -203,7 +203,7 @@ mod tests {
             return testkit::skipped!("this processor's additions are not known");
         };
         assert_eq!(adds, 100_000);
-        // Even at 10 GHz against the slowest counter (24 MHz) that is 240 ticks.
+        // At 10 GHz and with the slowest counter (24 MHz) this takes 240 ticks.
         assert!(ticks > 0);
     }
 }

@@ -1,11 +1,11 @@
 //! The benchmark kernels: eight memory-bound programs, each one library call.
 //!
-//! Their access sequences are also replayed on simulated machines. Each kernel therefore separates the **sequence**
-//! (pure, seeded: which accesses, in which order), the **live loop** (the same sequence on real memory, timed) and the
-//! **verification** (that the memory holds the expected result, computed in another way).
+//! Simulated machines replay the kernels' access sequences. So each kernel has three separate parts: the **sequence**
+//! (a pure, seeded list of accesses), the **live loop** (the same sequence on real memory, timed), and the
+//! **verification** (which compares the memory with a result computed in another way).
 //!
-//! All memory comes from the global allocator, fresh and zeroed, so that every launch arm (preloaded allocator, glibc
-//! tunables, THP policy) affects it; see [`memory`].
+//! All memory comes from the global allocator, fresh and zeroed, so that preloaded allocators, glibc tunables and THP
+//! policies affect it; see [`memory`].
 //!
 //! This crate does not print, read the environment, or abort on a failed large allocation. Unsafe code is only in
 //! `memory` (the allocation, and populating it), `usage` (two libc calls), `latency` and `jumps` (the chains of
@@ -47,6 +47,6 @@ pub use outcome::{Better, Details, Figure, Outcome, SCHEMA, StreamKernel, TouchL
 pub use settings::{Options, Settings};
 pub use usage::page_size;
 
-/// Returns the number of bytes of an address range that are on superpages, if known; called outside of timed regions.
-/// The caller provides it, because this crate makes no such system calls.
+/// Returns the number of bytes of an address range that are on superpages, if known. Called outside of timed regions.
+/// The caller provides this function, because this crate does not make the necessary system calls.
 pub type Look<'a> = &'a dyn Fn(std::ops::Range<u64>) -> Option<u64>;

@@ -1,7 +1,8 @@
 //! Shared by `btree` and `hashmap`: queries, timed loop and verification.
 //!
-//! A query draws a key number and whether the key is present (3 of 4) or absent. The verification draws the same
-//! queries again and computes the expected result from the numbers alone, without the data structure.
+//! A query consists of a random key number, and whether to look up a present key (3 of 4 queries) or an absent one. The
+//! verification draws the same queries again and computes the expected result from the numbers alone, without the data
+//! structure.
 
 use std::time::Instant;
 
@@ -15,13 +16,13 @@ use crate::{Settings, Workload};
 /// Maximum default number of lookups: a few seconds.
 const MAX_DEFAULT_LOOKUPS: u64 = 1 << 24;
 
-/// A data structure of `keys()` numbered keys. The keys follow from their numbers.
+/// A data structure of `keys()` numbered keys. A key's number determines the key.
 pub trait Index: Sync {
     /// Number of keys in the structure.
     fn keys(&self) -> u64;
-    /// Key `number` of the structure.
+    /// Returns key `number` of the structure.
     fn present(&self, number: u64) -> u64;
-    /// An absent key, one per number.
+    /// Returns an absent key, a different one for each number.
     fn absent(&self, number: u64) -> u64;
     /// Looks `key` up.
     fn get(&self, key: u64) -> Option<u64>;
@@ -49,7 +50,7 @@ impl Query {
     }
 }
 
-/// The queries of `thread` of `threads`, in order.
+/// Returns the queries of thread number `thread` of `threads` threads, in order.
 pub fn queries(
     keys: u64,
     lookups: u64,
@@ -71,7 +72,7 @@ pub(crate) fn lookups(settings: &Settings, keys: u64) -> u64 {
     settings.options.operations.unwrap_or(default).max(settings.threads.get() as u64)
 }
 
-/// Result of lookups: number of hits, and sum of the values.
+/// Result of lookups: number of hits, and sum of the values found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub hits: u64,

@@ -1,17 +1,18 @@
 //! `Zeroed`: the memory that kernels work on.
 //!
 //! The memory comes from the global allocator's `alloc_zeroed`, which is `calloc`, so a preloaded allocator or a glibc
-//! tunable decides its backing; a large `calloc` of glibc is a fresh, untouched mapping. Rejected: `vec![0; n]` (aborts
-//! when out of memory), `try_reserve` + `resize` (touches every page outside the setup clock), and 64-byte alignment by
-//! the allocator (Rust's `System` then uses `posix_memalign` + `memset`, which also touches). Hence: 64 bytes more than
-//! needed, and the start rounded up here.
+//! tunable decides its backing; glibc serves a large `calloc` with a fresh, untouched mapping. Rejected: `vec![0; n]`
+//! (aborts when out of memory), `try_reserve` + `resize` (touches every page before the setup is timed), and 64-byte
+//! alignment by the allocator (Rust's `System` then uses `posix_memalign` + `memset`, which also touches every page).
+//! So this module allocates 64 bytes more than needed and rounds the start up.
 //!
 //! # Safety
 //! A `Zeroed<T>` owns one live allocation, `base` with `layout`, freed once in `drop`. `start` is `base` rounded up to
-//! 64, and `start + len * size_of::<T>()` stays inside the allocation because 64 spare bytes were requested. Every bit
-//! pattern, including zero, is a valid `T`, because `Plain` is implemented here only, for integers, floats, atomics and
-//! arrays of them. So a slice over the whole range is always valid, and the borrow rules of `Zeroed` are those of the
-//! slice. Populating writes nothing: the kernel only maps pages that overlap the allocation.
+//! a multiple of 64, and `start + len * size_of::<T>()` stays inside the allocation because 64 more bytes were
+//! requested. Every bit pattern, including zero, is a valid `T`, because `Plain` is implemented here only, for
+//! integers, floats, atomics and arrays of them. So a slice over the whole range is always valid, and the borrow rules
+//! of `Zeroed` are those of the slice. Populating changes no bytes: the kernel only maps pages that overlap the
+//! allocation.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -22,7 +23,8 @@ use units::ByteSize;
 
 use crate::WorkloadError;
 
-/// The cache line of every machine this runs on is 64 bytes or, on some Arm, 128.
+/// Alignment in bytes: the cache line of all supported machines, except some Arm CPUs with 128
+/// bytes.
 const ALIGNMENT: usize = 64;
 
 /// Types for which every bit pattern is valid.
@@ -56,7 +58,7 @@ pub struct Zeroed<T: Plain> {
 }
 
 impl<T: Plain> Zeroed<T> {
-    /// Allocates `len` zeroes without touching them; `what` is named in the error.
+    /// Allocates `len` zeroes without touching them. An error names `what`.
     pub fn new(what: &'static str, len: usize) -> Result<Self, WorkloadError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let failed = || WorkloadError::Allocation { what, bytes: ByteSize(bytes) };
@@ -135,7 +137,7 @@ unsafe impl<T: Plain + Send> Send for Zeroed<T> {}
 unsafe impl<T: Plain + Sync> Sync for Zeroed<T> {}
 
 /// Splits `0..len` into `parts` ranges of nearly equal length, in order, with borders at multiples of `grain` (except
-/// the end).
+/// the last end).
 pub fn shares(len: usize, parts: usize, grain: usize) -> Vec<std::ops::Range<usize>> {
     let grains = len.div_ceil(grain) as u128;
     let border = |part: usize| {
@@ -187,13 +189,13 @@ mod tests {
         let pages = 4096;
         let words = crate::page_size().bytes() as usize / 8;
         let mut memory = Zeroed::<u64>::new("a test", pages * words).unwrap();
-        // Test by doing.
+        // Try the call.
         let populated = memory.populate(0..pages * words);
         testkit::require!(populated.is_ok(), "no MADV_POPULATE_WRITE (Linux 5.14): {populated:?}");
         memory.populate(7..7).unwrap();
-        // Faults of this thread only, because other tests run concurrently.
+        // Count only faults of this thread, because other tests run concurrently.
         let faults = || {
-            // SAFETY: all zeroes are an rusage, which the call writes to.
+            // SAFETY: an rusage may be all zeroes, and the call writes to a live local.
             unsafe {
                 let mut usage: libc::rusage = std::mem::zeroed();
                 assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);

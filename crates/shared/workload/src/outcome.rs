@@ -1,5 +1,5 @@
-//! `Outcome`: the document of a run, schema `superpage.workload/1`, one line of JSON. Base units; `null` is unknown; a
-//! run that failed its verification has no outcome.
+//! `Outcome`: the document of a run, schema `superpage.workload/1`, one line of JSON. Numbers are in base units, and
+//! `null` means unknown. A run that failed its verification has no outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,17 +26,17 @@ pub struct Outcome {
     /// Number of threads in the timed region.
     pub threads: usize,
     /// Seconds from the first allocation to the start of the timed region: allocation, first touch and initialization.
-    /// 0 for `touch`, which times these.
+    /// 0 for `touch`, where these are the timed region.
     pub setup_seconds: f64,
     /// Seconds of the timed region, from the start of all threads.
     pub seconds: f64,
-    /// CPU seconds of the timed region, of all threads, user and kernel mode; `null` if unknown.
+    /// CPU seconds of all threads in the timed region, user and kernel mode; `null` if unknown.
     pub cpu_seconds: Option<f64>,
     /// Seconds of the verification.
     pub verify_seconds: f64,
     /// The figure of merit.
     pub figure: Figure,
-    /// Minor page faults in the timed region; `null` if unknown.
+    /// Number of minor page faults in the timed region; `null` if unknown.
     pub minor_faults: Option<u64>,
     /// Results specific to the workload.
     pub details: Details,
@@ -96,7 +96,7 @@ pub enum Details {
     Stream {
         /// Number of 8-byte elements in each of the three arrays.
         elements: u64,
-        /// Number of passes over the four kernels; the rates exclude the first pass.
+        /// Number of passes over the four kernels; rates exclude the first pass.
         iterations: u64,
         /// Offset of each array relative to the previous one, in bytes.
         offset_bytes: u64,
@@ -111,27 +111,27 @@ pub enum Details {
     },
     /// `touch`: the columns of the table of 2005, and further values.
     Touch {
-        /// "Gb": GiB allocated and touched in each repetition.
+        /// Column "Gb": GiB allocated and touched in each repetition.
         gib: f64,
-        /// "Rep": repetitions.
+        /// Column "Rep": number of repetitions.
         repeat: u64,
-        /// "CLine": cache lines touched in each page.
+        /// Column "CLine": number of cache lines touched in each page.
         lines: u64,
-        /// "User": CPU seconds in user mode, all threads; `null` if unknown.
+        /// Column "User": CPU seconds of all threads in user mode; `null` if unknown.
         user_seconds: Option<f64>,
-        /// "System": CPU seconds in the kernel, all threads; `null` if unknown.
+        /// Column "System": CPU seconds of all threads in the kernel; `null` if unknown.
         system_seconds: Option<f64>,
-        /// "Wall": seconds, all repetitions together.
+        /// Column "Wall": seconds of all repetitions together.
         wall_seconds: f64,
-        /// "flt/cpu/s": counted minor faults per CPU second; `null` if unknown.
+        /// Column "flt/cpu/s": counted minor faults per CPU second; `null` if unknown.
         faults_per_cpu_second: Option<f64>,
-        /// "fault/wsec": counted minor faults per wall second; `null` if unknown.
+        /// Column "fault/wsec": counted minor faults per second of wall time; `null` if unknown.
         faults_per_wall_second: Option<f64>,
         /// The base page size, in bytes.
         page_bytes: u64,
         /// Number of base pages touched, over all repetitions, whatever page size maps them.
         pages_touched: u64,
-        /// Bytes allocated, touched and freed per burst; all of them without bursts.
+        /// Bytes allocated, touched and freed per burst; without bursts, all bytes of a repetition.
         #[serde(default)]
         burst_bytes: u64,
         /// Seconds of sleep before each burst.
@@ -140,10 +140,10 @@ pub enum Details {
         /// Whether the pages were prefaulted (MADV_POPULATE_WRITE).
         #[serde(default)]
         populated: bool,
-        /// Bytes on superpages after the touch, over all repetitions; `null` if not read back, or unknown.
+        /// Bytes on superpages after the touch, over all repetitions; `null` if unknown or not read back.
         #[serde(default)]
         superpage_bytes: Option<u64>,
-        /// Latency of first touches, if each was timed (which lowers the rates).
+        /// Latency of first touches, if each touch was timed. Timing lowers the rates.
         #[serde(default)]
         latency: Option<Box<TouchLatency>>,
     },
@@ -161,7 +161,8 @@ pub enum Details {
         iterations: u64,
         /// Sum of absolute changes of the scores in the last iteration.
         last_change: f64,
-        /// Sum of absolute changes that one more, pushed iteration would make.
+        /// Sum of absolute changes of the scores in the additional, push-based iteration of the
+        /// verification.
         verified_change: f64,
     },
     /// `requests`.
@@ -172,7 +173,7 @@ pub enum Details {
         filled_bytes: u64,
         /// Bytes of live blocks at the end.
         held_bytes: u64,
-        /// The part of `held_bytes` on superpages; `null` if not read back, or unknown.
+        /// The part of `held_bytes` on superpages; `null` if unknown or not read back.
         superpage_bytes: Option<u64>,
         /// Minimum block size.
         smallest_bytes: u64,
@@ -195,16 +196,16 @@ pub enum Details {
 /// Latency of first touches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TouchLatency {
-    /// Of every base page.
+    /// Latency of the first touch of every base page.
     pub pages: Latency,
-    /// Of the first base page that a thread touched in each 2 MiB: with superpages, only these fault.
+    /// Latency of the first touch that a thread made in each 2 MiB. With superpages, only these touches fault.
     pub first_of_superpages: Latency,
 }
 
 /// Results of one STREAM kernel; the first pass is excluded, as in the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StreamKernel {
-    /// Bytes read and written per second in the fastest pass, as STREAM counts them (without reads for ownership of
+    /// Bytes read and written per second in the fastest pass, counted as STREAM does (without reads for ownership of
     /// written lines).
     pub best_bytes_per_second: f64,
     /// Mean seconds per pass.

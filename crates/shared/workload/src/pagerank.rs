@@ -1,14 +1,14 @@
 //! `pagerank`: GAP's pull-based PageRank. Each vertex sums the contributions of its neighbours: sequential reads of the
 //! rows, random reads of the contributions.
 //!
-//! As in GAP (`pr_spmv.cc`): 32-bit scores, damping .85, until the scores change by less than 1e-4 in total or after 20
-//! iterations. Verified by one push-based iteration, which sums in fixed point (exact, so independent of order and
-//! number of threads) and shares no arithmetic with the fast code; and the rows are compared with the generator's
-//! checksum.
+//! As in GAP (`pr_spmv.cc`): 32-bit scores and damping .85, until the scores change by less than 1e-4 in total or after
+//! 20 iterations. The verification makes one push-based iteration, which shares no arithmetic with the timed code. It
+//! sums in fixed point, which is exact and so independent of the order and the number of threads. It also compares the
+//! rows with the generator's checksum.
 //!
-//! Memory: 8 bytes per vertex for rows, 8 for scores and contributions, 8 for the verification (construction uses these
-//! 16 before), and 8 per drawn edge for its two directions. The scale is the largest whose graph of GAP's degree, 16,
-//! fits in the size; then the degree is raised (to at most 35) to fill it.
+//! Memory per vertex: 8 bytes for rows, 8 for scores and contributions, and 8 for the verification (construction uses
+//! the latter 16 first). Memory per drawn edge: 8 bytes for its two directions. The scale is the largest for which a
+//! graph of GAP's degree, 16, fits in the size. Then the degree is raised (to at most 35) to fill the size.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -22,11 +22,11 @@ use crate::outcome::{Details, Run};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// GAP's average degree; the minimum here.
+/// GAP's average degree; here the minimum of the average degree.
 const DEGREE: u64 = 16;
 /// GAP's damping factor.
 const DAMPING: f32 = 0.85;
-/// GAP's tolerance: the sum of all changes below which scores have converged.
+/// GAP's tolerance: scores have converged if the sum of all changes is below it.
 const EPSILON: f64 = 1e-4;
 /// GAP's limit of iterations.
 const ITERATIONS: u32 = 20;
@@ -34,7 +34,8 @@ const ITERATIONS: u32 = 20;
 const VERTEX_BYTES: u64 = 24;
 /// Bytes per drawn edge: 4 in each direction.
 const EDGE_BYTES: u64 = 8;
-/// Scale of the verification's fixed point: scores sum to at most 1, so 2^62 cannot overflow, with errors of 2^-62.
+/// Scale of the verification's fixed point: scores sum to at most 1, so the scale 2^62 cannot overflow, and errors are
+/// 2^-62.
 const FIXED: f64 = (1u64 << 62) as f64;
 
 /// The settings of a run, with defaults applied.
@@ -105,8 +106,8 @@ struct Done {
     change: f64,
 }
 
-/// The timed region. All threads compute the same total change of an iteration, because each adds the parts in thread
-/// order, so all stop together.
+/// The timed region. After each iteration every thread adds the threads' changes in the same order. So all threads get
+/// the same total and stop together.
 fn rank(
     csr: &Csr,
     scores: &mut [f32],
@@ -158,8 +159,8 @@ fn pull(csr: &Csr, vertices: Range<usize>, scores: &mut [f32], contributions: &[
     change
 }
 
-/// Pushes one more iteration and returns the change of the scores. An iteration shrinks the change by the damping
-/// factor, so it must be below the last change, or below the tolerance if that was reached.
+/// Pushes one more iteration and returns the change of the scores. Each iteration shrinks the change by the damping
+/// factor, so the returned change must be below the last change, or below the tolerance if that was reached.
 fn check(csr: &Csr, scores: &[f32], done: Done, threads: usize) -> Result<f64, WorkloadError> {
     let failed = |what| WorkloadError::Verification { workload: Workload::Pagerank, what };
     if !csr.is_as_generated(threads)? {
@@ -201,7 +202,7 @@ mod tests {
         (csr, scores, done)
     }
 
-    /// Power iteration with a dense matrix from the edge list.
+    /// Reference model: power iteration with a dense matrix built from the edge list.
     fn dense(edges: &Edges, iterations: u32) -> Vec<f64> {
         let n = edges.vertices() as usize;
         let mut links = vec![vec![0.0; n]; n];

@@ -1,6 +1,7 @@
-//! Kernels that measure prices: random and sequential accesses to words that are all 0.
+//! Kernels that measure the costs of random and sequential accesses, to words that are all 0.
 //!
-//! Safe code: the bounds checks are off the dependent path. See docs/decisions/prediction.md#3.
+//! The code is safe Rust; bounds checks are off the dependent path. See
+//! docs/decisions/prediction.md#3.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use sys::param::thread_cpu_time;
 /// A word of memory.
 pub type Word = [u8; 8];
 
-/// Words of a cache line: 64 bytes on every x86-64 and nearly every Arm.
+/// Number of words in a cache line: 64 bytes on every x86-64 and nearly every Arm.
 const LINE: usize = 8;
 
-/// Distance in words of streams beyond a power of two, as between STREAM's arrays: otherwise their lines would share
-/// cache sets and memory banks, and wait for these instead of for translations.
+/// Offset in words between streams, beyond a power of two, as between STREAM's arrays. Without the offset, lines of
+/// different streams would share cache sets and memory banks and wait for these, not for translations.
 const STREAM_OFFSET: usize = 21_824 / 8;
 
-/// Makes `count` accesses to `words`; returns nanoseconds per access.
+/// Makes `count` accesses to `words`; returns the number of nanoseconds per access.
 pub type Random = fn(words: &mut [Word], count: u64, seed: u64) -> f64;
 
 /// Dependent loads: each value, which is 0 but unknown to the CPU, is part of the next address.
@@ -35,14 +36,14 @@ pub fn dependent(words: &mut [Word], count: u64, seed: u64) -> f64 {
 }
 
 /// Number of places drawn in advance: few enough for the first-level cache. If places are drawn one by one, the
-/// instructions between two accesses limit the number of concurrent accesses (GUPS, which draws ahead, took 16 ns on
-/// superpages where this measured 22).
+/// instructions between two accesses limit the number of concurrent accesses. (On superpages, GUPS, which draws ahead,
+/// took 16 ns per update, where a loop that did not draw ahead took 22.)
 const AHEAD: usize = 1024;
 
 /// Number of updates that GUPS draws in advance.
 const GUPS_AHEAD: usize = 128;
 
-/// Independent loads.
+/// Makes independent loads.
 pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let mut sum = 0u64;
     let ns = batched::<AHEAD>(words, count, seed, |words, places| {
@@ -53,7 +54,7 @@ pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     ns
 }
 
-/// Independent reads and writes of words.
+/// Makes independent reads and writes of words.
 pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
     written::<AHEAD>(words, count, seed)
 }
@@ -75,7 +76,8 @@ fn written<const BATCH: usize>(words: &mut [Word], count: u64, seed: u64) -> f64
     ns
 }
 
-/// Calls `work` for about `count` random words, in batches; returns nanoseconds per word.
+/// Calls `work` for about `count` random words, in batches; returns the number of nanoseconds per
+/// word.
 fn batched<const BATCH: usize>(
     words: &mut [Word],
     count: u64,
@@ -93,10 +95,10 @@ fn batched<const BATCH: usize>(
     each(start, batches * BATCH as u64)
 }
 
-/// Nanoseconds of sequentially reading two quarters of the words in parallel; of reading one and writing a third, as
-/// STREAM's copy does; of reading two and writing a third, as its triad does. One word per cache line, so that the
-/// transfer of lines is timed, not the core's work. (With every word, the core took longer than the lines, and STREAM's
-/// 17 % did not show.)
+/// Returns nanoseconds of three sequential passes: reading two quarters of the words in parallel; reading one and
+/// writing another, as STREAM's copy does; reading two and writing a third, as STREAM's triad does. The passes access
+/// one word per cache line, to time the transfer of lines and not the core's work. (With every word, the core took
+/// longer than the lines, and the 17 % seen in STREAM disappeared.)
 pub fn streams(words: &mut [Word]) -> [f64; 3] {
     let quarter = words.len() / 4;
     let len = quarter - 2 * STREAM_OFFSET;
@@ -127,7 +129,7 @@ pub fn streams(words: &mut [Word]) -> [f64; 3] {
     [reads, copy, each(start, 1)]
 }
 
-/// CPU time, which excludes other load on this CPU.
+/// Nanoseconds of CPU time per access since `start`. CPU time excludes other load on this CPU.
 fn each(start: Duration, count: u64) -> f64 {
     (thread_cpu_time() - start).as_secs_f64() * 1e9 / count as f64
 }

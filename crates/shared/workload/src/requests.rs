@@ -1,13 +1,13 @@
-//! `requests`: the allocator load of a server: allocate, fill, free, again and again.
+//! `requests`: the allocator load of a server, which repeatedly allocates, fills and frees blocks.
 //!
-//! A request allocates a block of random size (log-uniform between two limits) and writes all of it; blocks stay until
-//! the thread's memory limit is reached, and then the oldest are freed. So the first requests get fresh memory, as on a
-//! cold server, and later ones get memory that the allocator kept. The latency of a request includes the frees that
-//! make space, the allocation and the filling. Blocks come from malloc (a `Vec`), so that every launch arm affects
-//! them.
+//! A request allocates a block of random size (log-uniform between two limits) and writes all of it; Blocks stay until
+//! the thread reaches its memory limit; then the oldest blocks are freed. So the first requests get fresh memory, as on
+//! a cold server, and later requests get memory that the allocator kept. The latency of a request includes the frees
+//! that make space, the allocation and the filling. Blocks are `Vec`s and come from malloc, so that preloaded
+//! allocators and other launch settings affect them.
 //!
 //! The timed loop allocates nothing but the blocks: queue and recorder are allocated before. The first and last word of
-//! each block are checked when it is freed, all words of the remaining blocks at the end.
+//! each block are checked when the block is freed, and all words of the remaining blocks at the end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -26,18 +26,18 @@ use crate::{Look, Settings, Workload, WorkloadError};
 const MIN_OBJECT: ByteSize = ByteSize::kib(4);
 /// Default largest block: half a superpage of most machines.
 const MAX_OBJECT: ByteSize = ByteSize::mib(1);
-/// Default number of requests, in fillings of the memory limit with blocks of mean size.
+/// The default number of requests fills the memory limit this many times with blocks of mean size.
 const DEFAULT_FILLS: f64 = 4.0;
 const WORD: u64 = size_of::<u64>() as u64;
 
 /// The settings of a run, with defaults applied. Lengths are in words of 8 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Memory limit of each thread.
+    /// Memory limit of each thread, in words.
     pub held: u64,
-    /// Minimum block length.
+    /// Minimum block length, in words.
     pub smallest: u64,
-    /// Maximum block length.
+    /// Maximum block length, in words.
     pub largest: u64,
     /// Number of requests of all threads.
     pub requests: u64,
@@ -48,7 +48,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Applies the defaults. A default limit yields to an explicit one and to the memory limit.
+    /// Applies the defaults. If the default of one block size conflicts with an explicit other size
+    /// or with the memory limit, the default is adjusted.
     pub fn new(settings: &Settings) -> Self {
         let threads = settings.threads.get();
         let held = (settings.size.bytes() / threads as u64 / WORD).max(1);

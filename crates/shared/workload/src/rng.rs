@@ -1,8 +1,8 @@
 //! The random generator of all kernels: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 //!
-//! A counter and a bijection. Unlike with `rand_pcg`, consecutive draws are independent computations (two
-//! multiplications that overlap with the memory access), and draw number `i` can be computed directly, so a sequence
-//! can be split anywhere.
+//! The generator applies a bijection to a counter. Unlike with `rand_pcg`, draws are independent computations (two
+//! multiplications, which overlap with memory accesses). Draw number `i` can be computed directly, so a sequence can be
+//! split anywhere.
 
 /// Step of the counter: 2^64 divided by the golden ratio, odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -12,12 +12,13 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of a seed.
+    /// Starts the sequence of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One of many sequences of a seed: for a thread's or an edge's `number`.
+    /// Starts one of many sequences of a seed, for example for the thread or the edge with this
+    /// `number`.
     #[inline]
     pub const fn stream(seed: u64, number: u64) -> Self {
         Self(mix(seed ^ mix(number.wrapping_add(GOLDEN))))
@@ -39,8 +40,8 @@ pub const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `draw` scaled to `0..limit` by the high half of a product (Lemire 2019, without the rejection
-/// step: the bias is below limit / 2^64). Any limit, no division.
+/// Scales `draw` to `0..limit` by the high half of a product (Lemire 2019, without the rejection
+/// step: the bias is below limit / 2^64). Works for any limit, without a division.
 #[inline]
 pub const fn below(draw: u64, limit: u64) -> u64 {
     ((draw as u128 * limit as u128) >> 64) as u64

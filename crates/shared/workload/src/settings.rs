@@ -1,4 +1,4 @@
-//! `Settings`: the settings of a run, and the options with their ranges. Each kernel's `Plan` applies and explains the
+//! `Settings`: the settings of a run, and the options with their ranges. Each kernel's `Plan` applies and documents the
 //! defaults.
 
 use std::num::NonZeroUsize;
@@ -11,7 +11,7 @@ use crate::{Graph, Workload, WorkloadError, usage};
 /// Settings of a run. All randomness comes from `seed`; runs with equal settings make the same accesses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Memory size.
+    /// Memory size in bytes.
     pub size: ByteSize,
     /// The seed of every random choice.
     pub seed: u64,
@@ -33,21 +33,23 @@ impl Settings {
     }
 }
 
-/// Options of individual workloads. [`Workload::options`] lists those that apply; setting another is an error, so that
-/// a mistyped experiment is not run silently without it.
+/// Options of individual workloads. [`Workload::options`] lists those that apply; setting any other option is an error,
+/// so that a mistyped option is not silently ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct Options {
-    /// gups: updates; chase: loads of each thread; btree, hashmap: lookups; requests: requests.
+    /// gups: number of updates; chase: number of loads of each thread; btree, hashmap: number of
+    /// lookups; requests: number of requests.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub operations: Option<u64>,
-    /// stream: passes over its four loops, 2 to 256; pagerank: maximum iterations, 1 to 1000.
+    /// stream: number of passes over its four loops, 2 to 256; pagerank: maximum number of
+    /// iterations, 1 to 1000.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub iterations: Option<u32>,
-    /// touch: how often the memory is allocated and touched.
+    /// touch: number of times that the memory is allocated and touched.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub repeat: Option<u32>,
-    /// touch: cache lines touched in each page.
+    /// touch: number of cache lines touched in each page.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub lines: Option<u32>,
     /// touch: allocate, touch and free the memory in pieces of this size.
@@ -56,7 +58,7 @@ pub struct Options {
     /// touch: milliseconds of sleep before each piece.
     #[cfg_attr(feature = "clap", arg(long, value_name = "MS"))]
     pub gap: Option<u32>,
-    /// touch: have the kernel fault the pages in ahead (MADV_POPULATE_WRITE).
+    /// touch: fault the pages in before touching them (MADV_POPULATE_WRITE).
     #[cfg_attr(feature = "clap", arg(long))]
     pub populate: bool,
     /// touch: time each first touch of a page.
@@ -86,7 +88,7 @@ const MAX_GAP: u64 = 60_000;
 const MIN_BLOCK: u64 = 8;
 
 impl Options {
-    /// Every option with its value: a size in bytes, a switch as 1.
+    /// Every option with its value: a size in bytes, a switch has the value 1.
     fn values(&self) -> [(&'static str, Option<u64>); 12] {
         [
             ("operations", self.operations),
@@ -117,7 +119,7 @@ impl Options {
         given.flat_map(words).flatten().collect()
     }
 
-    /// Without the options that `workload` lacks: for options given for several workloads.
+    /// Drops the options that `workload` lacks, for options that were given for several workloads.
     pub fn for_workload(&self, workload: Workload) -> Self {
         let has = |option: &str| workload.options().contains(&option);
         Self {
@@ -136,7 +138,7 @@ impl Options {
         }
     }
 
-    /// Refuses options that `workload` lacks and values out of range; `share` is the memory per thread.
+    /// Refuses options that `workload` lacks and values out of range; `share` is the number of bytes per thread.
     pub(crate) fn check(&self, workload: Workload, share: u64) -> Result<(), WorkloadError> {
         for (option, value) in self.values().into_iter().filter_map(|(o, v)| v.map(|v| (o, v))) {
             if !workload.options().contains(&option) {

@@ -1,9 +1,9 @@
 //! `stream`: McCalpin's STREAM. Three arrays, four kernels, the reference's arithmetic and checks.
 //!
-//! **Offset.** With superpages the cache set of an address follows from its virtual address alone, so three arrays with
-//! equal alignment use the same sets at the same time: Gorman and Healy saw Triad lose 3.31 % on x86-64 that way
-//! (WIOSCA 2010, sec. 7.1), and Gorman's "Huge pages part 4" (LWN, 2010) sets STREAM's OFFSET so that no two arrays
-//! share a cache colour. Here array k starts k times `offset` past a multiple of 2 MiB from the first, whatever the
+//! **Offset.** With superpages the virtual address alone determines the cache set, so three arrays with equal alignment
+//! use the same sets at the same time. Gorman and Healy saw Triad lose 3.31 % on x86-64 because of this (WIOSCA 2010,
+//! sec. 7.1), and Gorman's "Huge pages part 4" (LWN, 2010) sets STREAM's OFFSET so that no two arrays share a cache
+//! colour. Here the start of array k is a multiple of 2 MiB plus k times `offset` after the first array, whatever the
 //! size. The default is 341 lines: a third of the 64 sets of a first-level cache (341 mod 64 = 21) and also a third of
 //! the 1024 sets of a common second-level cache, so the three starts are evenly spread in both. Zero gives the
 //! conflicting layout, for experiments.
@@ -20,8 +20,8 @@ use crate::{Settings, Workload, WorkloadError};
 pub const OFFSET: u64 = 341 * 64;
 /// Exclusive upper limit of offsets, in bytes.
 pub const OFFSET_LIMIT: u64 = 1 << 20;
-/// The arrays' distance without the offset is a multiple of this, in bytes; the set index of every cache repeats within
-/// it.
+/// Without the offset, the distance between arrays is a multiple of this number of bytes, within which the set index of
+/// every cache repeats.
 pub const COLOUR_PERIOD: u64 = 2 << 20;
 /// Default number of passes over the four kernels: the reference's NTIMES.
 pub const ITERATIONS: u32 = 10;
@@ -29,7 +29,7 @@ pub const ITERATIONS: u32 = 10;
 const SCALAR: f64 = 3.0;
 /// The reference's limit for the average relative error of doubles.
 const EPSILON: f64 = 1e-13;
-/// Elements in a cache line: threads' shares start at lines.
+/// Number of elements in a cache line. Threads' shares start at lines.
 const LINE: usize = 8;
 
 /// The settings of a run, with defaults applied.
@@ -61,7 +61,7 @@ impl Plan {
         (self.elements * 8).div_ceil(COLOUR_PERIOD).saturating_mul(COLOUR_PERIOD) + self.offset
     }
 
-    /// Bytes touched, without the gaps between the arrays.
+    /// Number of bytes touched, without the gaps between the arrays.
     pub(crate) fn footprint(&self) -> u64 {
         self.elements * 24
     }
@@ -113,8 +113,8 @@ fn cut<'a>(arrays: &'a mut Arrays<'_>, threads: usize) -> Vec<Arrays<'a>> {
     a.into_iter().zip(b).zip(c).map(|((a, b), c)| [a, b, c]).collect()
 }
 
-/// a = 2 (the reference's 1, doubled by its clock probe), b = 2, c = 0; each element is first touched by the thread
-/// that uses it.
+/// Sets a = 2 (the reference starts with 1 and doubles it when it tests the clock), b = 2, c = 0. The thread that uses
+/// an element touches it first.
 fn initialize(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(), WorkloadError> {
     team::timed(cut(arrays, plan.threads), |_, [a, b, c]| {
         a.fill(2.0);
@@ -127,7 +127,7 @@ fn initialize(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(), WorkloadError>
 /// Seconds of each kernel in each pass.
 type Times = Vec<[f64; 4]>;
 
-/// All passes. A barrier between kernels makes a kernel's time that of the slowest thread; thread 0 measures it.
+/// Runs all passes. With barriers between kernels, a kernel's time is that of the slowest thread; thread 0 measures it.
 fn passes(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(Times, Region), WorkloadError> {
     let barrier = Barrier::new(plan.threads);
     let (mut times, region) = team::timed(cut(arrays, plan.threads), |_, [a, b, c]| {
@@ -187,8 +187,8 @@ fn rates(times: &[[f64; 4]], elements: u64) -> [StreamKernel; 4] {
     })
 }
 
-/// The reference's verification: the passes on three single numbers, compared with the average relative error of each
-/// array.
+/// The reference's verification: computes the passes on three single numbers, and limits the average relative error of
+/// each array against them.
 fn check(arrays: &Arrays<'_>, iterations: u32) -> Result<(), WorkloadError> {
     let (mut a, mut b, mut c) = (2.0, 2.0, 0.0);
     for _ in 0..iterations {

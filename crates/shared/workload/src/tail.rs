@@ -1,8 +1,8 @@
 //! Latency distributions of single accesses and requests, recorded while a kernel runs.
 //!
-//! Distributions of several runs can be merged. Recorded values are ticks of [`crate::latency::ticks`], converted to
-//! seconds afterwards by the ticks and duration of the whole run. Recording allocates nothing: a [`Recorder`] allocates
-//! all its memory when it is created.
+//! Distributions of several runs can be merged. Recorded values are ticks of [`crate::latency::ticks`]. They are
+//! converted to seconds afterwards, with the ticks and the duration of the whole run. Recording allocates nothing: a
+//! [`Recorder`] allocates all its memory when it is created.
 
 use std::time::Instant;
 
@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::ticks;
 
-/// Significant decimal digits of a bucket: width at most one part in 10^2.
+/// Number of significant decimal digits of a bucket: a bucket is at most 1 % wide.
 const DIGITS: u8 = 2;
-/// Seven minutes at 2.6 GHz. Longer latencies count as this; the maximum is stored separately.
+/// Maximum recorded ticks: seven minutes at 2.6 GHz. Longer latencies count as this value; the true
+/// maximum is stored separately.
 const MAX_TICKS: u64 = 1 << 40;
 /// Number of consecutive counter readings, to measure the cost of a reading.
 const READINGS: usize = 2001;
@@ -68,7 +69,7 @@ impl Default for Recorder {
     }
 }
 
-/// Converts ticks to seconds, and knows the cost of reading the counter.
+/// Converts ticks to seconds, and measures the cost of reading the counter.
 #[derive(Debug)]
 pub struct Clock {
     began: (Instant, u64),
@@ -100,7 +101,7 @@ impl Clock {
 /// A latency distribution, with the cost of timing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Seconds of timing itself: included in every latency, not subtracted.
+    /// Seconds that the timing itself takes. Included in every latency, not subtracted.
     pub timer_seconds: f64,
     /// Distribution of the latencies.
     pub distribution: Distribution,
@@ -109,7 +110,8 @@ pub struct Latency {
 /// A distribution of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Seconds, ascending, and the number of latencies of that length to within 1 %. The last is the exact maximum.
+    /// Pairs of a latency in seconds (exact to 1 %) and the number of such latencies, ascending. The last latency is
+    /// the exact maximum.
     pub buckets: Vec<(f64, u64)>,
 }
 
@@ -119,7 +121,8 @@ impl Distribution {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The quantile `q` in seconds: the smallest time that at least a share `q` did not exceed; `None` if empty.
+    /// The quantile `q` in seconds: the smallest time that at least a share `q` of the latencies did not exceed; `None`
+    /// if empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = (q.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut below = 0;

@@ -1,8 +1,9 @@
 //! Threads that start together: the timed region of every kernel. The caller is thread 0.
 //!
-//! Life cycle: `timed` starts the other threads, each waits at the gate; when all are ready the clock starts and the
-//! gate opens; the clock stops when the last thread is done. If a thread cannot be started, the gate is cancelled, the
-//! waiting threads leave, and the error is returned (with a `std::sync::Barrier` they would wait forever).
+//! Life cycle: `timed` starts the other threads, which wait at the gate. When all threads are ready, the clock starts
+//! and the gate opens. The clock stops when the last thread is done. If a thread cannot be started, the gate is
+//! cancelled, the waiting threads leave, and `timed` returns the error. (With a `std::sync::Barrier` the threads would
+//! wait forever.)
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -28,8 +29,8 @@ impl Region {
     }
 }
 
-/// Runs `work(thread, item)` on one thread per item, all started together, and times it. The results are in the order
-/// of the items.
+/// Runs `work(thread, item)` on one thread per item, all started together, and times the work. Returns the results in
+/// the order of the items.
 pub(crate) fn timed<I: Send, R: Send>(
     items: Vec<I>,
     work: impl Fn(usize, I) -> R + Sync,
@@ -81,7 +82,8 @@ enum State {
     Cancelled,
 }
 
-/// `inside` holds the number of waiting threads and the state; `changed` is signalled whenever either changes.
+/// The gate. `inside` holds the number of waiting threads and the state; `changed` is signalled when one of them
+/// changes.
 #[derive(Default)]
 struct Gate {
     inside: Mutex<(usize, State)>,
@@ -89,7 +91,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Waits at the gate; returns whether it was opened.
+    /// Waits at the gate; returns whether the gate was opened.
     fn pass(&self) -> bool {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.0 += 1;

@@ -3,14 +3,14 @@
 //! Each repetition allocates fresh memory, lets every thread write `lines` cache lines in each page of its share, and
 //! frees it. The timed region is allocation and touch, because a design may prepare memory at either; freeing and
 //! verification are not timed. The columns are those of the table of 2005 ("Gb Rep Threads CLine User System Wall
-//! flt/cpu/s fault/wsec"), with one difference: faults are counted by the kernel. In 2005 each page was a fault; today
-//! one fault may map 512 pages, and faults per second falls as the test gets faster. So the figure of merit is base
-//! pages touched per second, which on base pages equals the old column, and the counted faults are reported too. One
-//! line per page favours early zeroing; raise `lines` to see the cache misses that early zeroing only moved (`lines`
-//! was the "CLine" column).
+//! flt/cpu/s fault/wsec"), with one difference: faults are counted by the kernel. In 2005 each page was a fault. Today
+//! one fault may map 512 pages, so the number of faults per second falls when the test gets faster. So the figure of
+//! merit is the number of base pages touched per second, which on base pages equals the old column; the counted faults
+//! are reported too. One line per page favours early zeroing. Raise `lines` (the "CLine" column) to see the cache
+//! misses that early zeroing only moved.
 //!
-//! In bursts (`burst`, `gap`) the memory is allocated, touched and freed piece by piece, with a pause before each in
-//! which a design may prepare memory; only the pieces are timed. With `latency` each first touch is timed. See
+//! With `burst` and `gap`, the memory is allocated, touched and freed in bursts. Before each burst is a pause, in which
+//! a design may prepare memory; only the bursts are timed. With `latency`, each first touch is timed. See
 //! docs/decisions/bench.md#2.
 
 use std::ops::Range;
@@ -29,11 +29,11 @@ use crate::{Look, Settings, Workload, WorkloadError};
 
 /// Bytes in a cache line.
 pub const LINE: u64 = 64;
-/// Repetitions, as in the table of 2005.
+/// Default number of repetitions, as in the table of 2005.
 const REPEAT: u32 = 3;
-/// Cache lines touched in each page, as in the table of 2005.
+/// Default number of cache lines touched in each page, as in the table of 2005.
 const LINES: u32 = 1;
-/// Superpage size for classifying first touches: that of x86-64, and of Arm with 4 KiB pages.
+/// Superpage size in bytes for classifying first touches: x86-64's, and Arm's with 4 KiB pages.
 const SUPERPAGE: u64 = 2 << 20;
 
 /// The settings of a run, with defaults applied.
@@ -85,7 +85,7 @@ impl Plan {
         self.burst * self.page
     }
 
-    /// Number of bursts in each repetition; a remainder is not touched.
+    /// Number of bursts in each repetition; remaining pages are not touched.
     pub fn bursts(&self) -> u64 {
         self.pages / self.burst.max(1)
     }
@@ -95,12 +95,13 @@ impl Plan {
         Self { pages: self.burst, ..*self }
     }
 
-    /// The pages of each thread: contiguous, so that only superpages at borders are touched by two threads.
+    /// The pages of each thread: each thread's pages are contiguous, so that two threads share only superpages at
+    /// borders.
     pub fn shares(&self) -> Vec<Range<usize>> {
         shares(self.pages as usize, self.threads, 1)
     }
 
-    /// The writes while `pages` are touched: (byte offset, value), in order.
+    /// Returns the writes that touch `pages`, in order: (byte offset, value).
     pub fn writes(&self, pages: Range<usize>) -> impl Iterator<Item = (u64, u64)> + use<> {
         let Self { page, lines, seed, .. } = *self;
         pages.flat_map(move |number| {
@@ -170,7 +171,7 @@ fn outcome(plan: &Plan, touched: &Touched, clock: &Clock, verify_seconds: f64) -
     }
 }
 
-/// Results of touching one piece, or all of them.
+/// Results of touching one burst, or all bursts.
 struct Touched {
     region: Region,
     superpage_bytes: Option<u64>,
@@ -204,7 +205,8 @@ impl Timers {
     }
 }
 
-/// Touches one piece. Thread 0 allocates inside the timed region; the others wait for the memory.
+/// Touches one burst. Thread 0 allocates the memory inside the timed region; the other threads wait
+/// for the memory.
 fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), WorkloadError> {
     let words = (plan.footprint() / 8) as usize;
     let memory = OnceLock::new();
@@ -216,7 +218,7 @@ fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), Worklo
             0 => memory.get_or_init(|| Zeroed::<AtomicU64>::new("the pages to touch", words)),
             _ => memory.wait(),
         };
-        // The allocation's error is reported once, below.
+        // An allocation error is reported below, once.
         let Ok(words) = allocated else { return Ok(timers) };
         if plan.populate {
             let word = |page: usize| page * (plan.page / 8) as usize;
@@ -271,7 +273,7 @@ fn touch_timed(
     timers
 }
 
-/// Checks that every touched line holds the written value; counts the pages again from memory.
+/// Checks that every touched line holds the written value; counts the touched pages from memory.
 fn check(memory: &[AtomicU64], plan: &Plan) -> Result<(), WorkloadError> {
     let expected = plan.writes(0..plan.pages as usize);
     let good = expected
@@ -360,7 +362,7 @@ mod tests {
         let latency = latency.unwrap();
         assert_eq!(latency.pages.distribution.count(), pages_touched);
         let firsts = latency.first_of_superpages.distribution.count();
-        // Each of two threads touches 2 MiB, which overlap one or two superpages.
+        // Each of two threads touches 2 MiB, which overlaps one or two superpages.
         assert!((8..=16).contains(&firsts), "{firsts}");
     }
 

@@ -1,7 +1,7 @@
 //! Resource usage of this process, and the page size.
 //!
 //! # Safety
-//! Two libc calls that write at most to a local of this file.
+//! This file makes two libc calls, which write to at most one local.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The current usage; `None` if the call fails.
+    /// Reads the current usage; `None` if the call fails.
     pub(crate) fn now() -> Option<Self> {
         let mut raw = std::mem::MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: `raw` is a local that is large enough for the one rusage the call writes.

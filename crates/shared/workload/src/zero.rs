@@ -4,15 +4,15 @@
 //! that stores zeros into a call of memset.
 //!
 //! # Safety
-//! A kernel writes exactly `blocks` times 64 bytes from an aligned start on. [`Kernel::zero`] is the only caller: it
-//! splits a borrowed slice into an aligned middle of whole blocks and two ends, so all writes lie in the slice.
-//! [`kernels`] lists a kernel only if the CPU reports its instructions, and a [`Kernel`] cannot be made in any other
-//! way.
+//! A kernel writes exactly `blocks` times 64 bytes, starting at an aligned address. [`Kernel::zero`] is the only
+//! caller. It splits a borrowed slice into two ends and an aligned middle of whole blocks, so all writes lie in the
+//! slice. [`kernels`] lists a kernel only if the CPU reports its instructions, and a [`Kernel`] cannot be made in any
+//! other way.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 
-/// Block size and unit of alignment: the width of the widest store.
+/// Block size and alignment in bytes: the width of the widest store.
 const BLOCK: usize = 64;
 
 /// The kind of stores.
@@ -26,13 +26,13 @@ pub enum Stores {
     System,
 }
 
-/// Zeroes a number of blocks from an aligned start on.
+/// Zeroes a number of blocks, starting at an aligned address.
 type Blocks = unsafe fn(*mut u8, usize);
 
 /// One way to zero memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    /// Its name: that of the instruction.
+    /// The kernel's name: its instruction.
     pub name: &'static str,
     /// The kind of stores.
     pub stores: Stores,

@@ -1,11 +1,11 @@
-//! What libsuperpage.so did in the processes of a run, as text.
+//! Formats what libsuperpage.so did in the processes of a run.
 
 use abi::{Column, Kind, Prepared, Reason, Shortage, Totals};
 use experiment::counters::CounterFile;
 use units::ByteSize;
 
-/// The counters in one line; `uncounted` is the number of processes that could not add to them, `fallback` the pages
-/// that memory without superpages got.
+/// Formats the counters in one line. `uncounted` is the number of processes that could not add to them. `fallback`
+/// names the pages of memory that got no superpages.
 pub fn summary(counters: &CounterFile, uncounted: usize, fallback: &str, in_place: bool) -> String {
     let missing = match uncounted {
         0 => String::new(),
@@ -68,7 +68,7 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
     format!("in {processes}: {}{why}", parts.join("; "))
 }
 
-/// Text for a run without superpage requests: bytes of requests left on base pages, by kind.
+/// Formats the bytes of requests left on base pages, by kind, for a run that requested no superpages.
 fn nothing_asked(totals: &Totals) -> String {
     let left = |kind: &Kind| totals.bytes(*kind, Column::Small);
     let kinds = Kind::ALL.into_iter().filter(|kind| left(kind) > 0);
@@ -83,7 +83,7 @@ fn nothing_asked(totals: &Totals) -> String {
     )
 }
 
-/// What the pool could not serve, and the remedy.
+/// Formats what the pool could not serve, and the remedy.
 pub fn shortage_in_words(shortage: &Shortage, has_grown: bool) -> String {
     let Shortage { page, wanted, had, missing, why } = *shortage;
     let why = why.map_or("no reason is known", Reason::words);
@@ -101,7 +101,7 @@ pub fn shortage_in_words(shortage: &Shortage, has_grown: bool) -> String {
     )
 }
 
-/// Memory prepared before its first touch, and prepared memory that the program never used.
+/// Formats how much memory was prepared before its first touch, and how much of it the program never used.
 fn prepared_in_words(totals: &Totals) -> Option<String> {
     let is_any = |what: &Prepared| totals.prepared(*what) > 0;
     if !Prepared::ALL.iter().any(is_any) {
@@ -128,7 +128,7 @@ fn prepared_in_words(totals: &Totals) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The summary line of a counter file with these words set.
+    /// Returns the summary line of a counter file with these words set.
     fn line(words: &[(usize, u64)]) -> String {
         let mut bytes = abi::empty();
         for (word, value) in words {

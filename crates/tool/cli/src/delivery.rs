@@ -1,4 +1,4 @@
-//! Reports of commands that run a program: format and destination.
+//! Delivers the reports of commands that run a program: chooses format and destination.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::exit::{self, Failure};
 use crate::files;
 
-/// Report flags of a command that runs a program; each command documents its own `--quiet`.
+/// Report flags of commands that run a program; each command documents its own `--quiet`.
 #[derive(Debug, clap::Args)]
 pub struct ReportFlags {
     /// Print what would be done; do nothing.
@@ -33,8 +33,8 @@ impl ReportFlags {
         self.output.as_ref().map_or(Ok(()), |path| files::check_new(path, self.force))
     }
 
-    /// Writes the report, and prints it unless `quiet`, as JSON or by `in_words`. Failures are only printed: the exit
-    /// code is the program's.
+    /// Writes the report to `--output`. Unless `quiet`, also prints it as JSON or calls `in_words`. Failures are only
+    /// printed, because the exit code is the program's.
     pub fn deliver(&self, quiet: bool, document: impl FnOnce() -> Value, in_words: impl FnOnce()) {
         let is_printed = self.json && !quiet;
         if self.output.is_some() || is_printed {

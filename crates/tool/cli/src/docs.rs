@@ -26,7 +26,7 @@ pub struct ManArgs {
     force: bool,
 }
 
-/// Hand-written man pages: these commands do not use clap.
+/// Hand-written man pages of the commands that do not use clap.
 const LEGACY: [(&str, &str); 4] = [
     ("hugeadm.8", include_str!("../../../../docs/man/hugeadm.8")),
     ("hugectl.8", include_str!("../../../../docs/man/hugectl.8")),
@@ -40,7 +40,7 @@ pub fn completions(args: &CompletionsArgs, command: clap::Command) -> Result<Don
     Ok(Done::Fine)
 }
 
-/// The shell completions of `command`.
+/// Generates the shell completions of `command`.
 pub fn script(args: &CompletionsArgs, mut command: clap::Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "superpage", &mut text);

@@ -1,4 +1,4 @@
-//! Exit codes and error lines. The kind of a failure is decided where it is made (`operations::FailureKind`), its code here.
+//! Exit codes and error lines. `operations::FailureKind` classifies a failure; this module maps the class to a code.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ possible on this machine. `run` exits with the program's code, or 125, 126, 127 
 pub enum Done {
     /// Success.
     Fine,
-    /// With the negative result that the user asked about (exit code 1).
+    /// The negative result that the user asked about (exit code 1).
     Negative,
     /// The exit code of a launched program.
     Code(u8),
@@ -27,7 +27,7 @@ pub enum Done {
     Signal(i32),
 }
 
-/// A launcher ends as its program did.
+/// A launcher ends as its program ended.
 impl From<ExitStatus> for Done {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
@@ -44,7 +44,6 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// The launcher itself failed.
 pub const LAUNCHER: u8 = 125;
 
-/// The exit code of a failure.
 fn code_of(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Usage => 2,
@@ -56,7 +55,7 @@ fn code_of(kind: FailureKind) -> u8 {
     }
 }
 
-/// The command to run as root, without `--dry-run`.
+/// Formats this command line with `sudo` and without `--dry-run`.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
     format!(": sudo superpage {}", report::format::command(&words))
@@ -74,20 +73,20 @@ pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A clap error in one line. For `launchers` it suggests `--` before a program.
+/// Formats a clap error in one line. For `launchers` it suggests `--` before a program.
 pub fn mistake(error: &clap::Error, launchers: &[&str]) -> String {
-    // clap's first paragraph is the error, a `tip:` paragraph may follow; the rest is usage.
+    // clap's first paragraph is the error, and a `tip:` paragraph may follow. The rest is usage, which is dropped.
     let text = error.render().to_string();
     let paragraphs: Vec<String> = text
         .split("\n\n")
         .map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     let mistake = plainly(paragraphs[0].trim_start_matches("error: "));
-    // clap's tip to pass a negative number after `--` is wrong for options that take none.
+    // For a negative number, clap suggests `--` even if the option takes no negative numbers; drop that tip.
     let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
     let tip = tip.filter(|_| !mistake.ends_with("below 0"));
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
-    // The most common error: superpage compare ./app.
+    // The most common error is `superpage compare ./app` without `--`.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let lossy = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = std::env::args_os().map(lossy).collect();
@@ -122,7 +121,7 @@ fn plainly(mistake: &str) -> String {
         };
         return format!("{before} is not {least} to {most}");
     }
-    // Our own message repeats the value: `--size: invalid size ...`.
+    // Our message repeats the value (`--size: invalid size ...`): drop clap's text before it.
     if let Some((head, ours)) = mistake.split_once("': ")
         && ours.starts_with("invalid ")
         && let Some((_, flag)) = head.split_once("' for '")
@@ -139,7 +138,7 @@ fn plainly(mistake: &str) -> String {
     }
 }
 
-/// Ends the process as the subcommand ended.
+/// Ends the process with the exit code or signal of `done`.
 pub fn finish(done: Result<Done, Failure>) -> ExitCode {
     match done {
         Ok(Done::Fine) => ExitCode::SUCCESS,
@@ -165,7 +164,7 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
     }
 }
 
-/// The shell's convention (128 + signal), for a signal that is blocked and does not kill us.
+/// Returns 128 + signal, the shell's convention. Used if the signal is blocked and does not kill this process.
 fn by_signal(signal: i32) -> u8 {
     128u8.saturating_add(signal as u8)
 }
@@ -187,7 +186,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     print_some(text).map(|_| ())
 }
 
-/// As `print`, for output in parts: returns whether the reader is still there.
+/// Like `print`, for output in parts. Returns whether the reader is still there.
 pub fn print_some(text: &str) -> Result<bool, Failure> {
     use std::io::Write;
     match anstream::stdout().write_all(visible(text).as_bytes()) {

@@ -1,4 +1,4 @@
-//! Output files of the command line, where `-` is standard output.
+//! Output files of the command line; `-` is standard output.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ pub use operations::files::{
 
 use crate::exit::{self, Failure};
 
-/// Prints text, or writes it without colours to the file `to`. If that fails, the text is printed.
+/// Prints `text`, or writes it without colours to the file `to`. If the write fails, `text` is printed.
 pub fn deliver(to: Option<&Path>, force: bool, text: &str) -> Result<(), Failure> {
     let Some(path) = to.filter(|path| !is_stdout(path)) else { return exit::print(text) };
     write(path, force, anstream::adapter::strip_str(text).to_string()).or_else(|why| {
@@ -18,7 +18,7 @@ pub fn deliver(to: Option<&Path>, force: bool, text: &str) -> Result<(), Failure
     })
 }
 
-/// Writes a file atomically; `-` prints.
+/// Writes a file atomically; for `-`, prints the contents.
 pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     match is_stdout(path) {
         true => exit::print(&String::from_utf8_lossy(contents.as_ref())),

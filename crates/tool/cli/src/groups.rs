@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// Headings and their commands.
+/// Headings of `--help`, each with its commands.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Compare and run", &["compare", "evaluate", "run", "workload"]),
     ("Pools and settings", &["pool", "restore"]),
@@ -13,10 +13,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Other", &["completions", "man", "help"]),
 ];
 
-/// The command, with its subcommands listed by group.
+/// Lists the subcommands of `command` by group in its help.
 pub fn grouped(command: Command) -> Command {
     let about = |name: &str| match name {
-        // clap adds `help` only when it parses.
+        // clap adds its `help` subcommand only during parsing.
         "help" => Some("Print help for a command".to_string()),
         name => Some(command.find_subcommand(name)?.get_about()?.to_string()),
     };

@@ -11,7 +11,7 @@ use operations::programs::{LABORATORY as PROGRAM, find};
 
 use crate::exit::{self, Done, Failure};
 
-/// Help of `superpage lab`, in a line.
+/// One-line help of `superpage lab`.
 pub const ABOUT: &str = "Try superpage designs on a simulated machine";
 /// Long help of `superpage lab`.
 pub const LONG_ABOUT: &str = "\
@@ -20,7 +20,6 @@ Try superpage designs on a simulated machine.
 The same experiment gives the same report, bit by bit, on any computer. A machine that is too small for the workload \
 is an outcome in the report, not an error.";
 
-/// The Cargo package of `superpage-lab`.
 const PACKAGE: &str = "superpage-lab-cli";
 
 /// Arguments of `superpage lab`.
@@ -33,7 +32,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The arguments of `superpage help lab …`, which `superpage-lab` answers.
+    /// Translates `superpage help lab …` to the arguments of `superpage-lab`.
     pub(crate) fn of_help(words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = words.skip(1);
         let is_help = words.next()? == "help" && words.next()? == "lab";
@@ -59,7 +58,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// Executes `superpage-lab` with arguments that apply to both programs; prints a note if it is not installed.
+/// Executes `superpage-lab` with arguments that apply to both programs; if it is not installed, prints a note.
 pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
     match find(PROGRAM, sys::param::own_executable().as_deref()) {
         Some(program) => Err(exec(&program, arguments)),
@@ -70,7 +69,7 @@ pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-/// Returns only if exec fails.
+/// Executes `program` in place of this process. Returns only if exec fails.
 fn exec(program: &Path, arguments: Vec<OsString>) -> Failure {
     let error = Command::new(program).args(arguments).exec();
     let why = format!("{}: {error}; install it anew", program.display());
@@ -103,7 +102,6 @@ impl Checkout {
         })
     }
 
-    /// Builds `superpage-lab` next to `superpage`.
     fn build(&self) -> Result<(), Failure> {
         exit::say(&format!("building {PROGRAM} (cargo build -p {PACKAGE})"));
         let mut cargo = Command::new(&self.cargo);

@@ -1,6 +1,6 @@
 //! The `superpage` command: flags, printing, exit codes.
 //!
-//! A library, because the program `superpage-lab` prints, writes files and fails in the same way.
+//! A library, because the program `superpage-lab` uses the same printing, output files and exit codes.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -70,8 +70,8 @@ enum Command {
     Legacy(legacy::Command),
 }
 
-/// `run` alone, parsed as [`Cli`] parses it. Building the tree of all commands would leave half-empty heap pages in a
-/// process that waits for a long time.
+/// Parses `run` alone, as [`Cli`] does. Building the tree of all commands would leave half-empty heap pages in this
+/// process, which waits until the program ends.
 #[derive(Debug, Parser)]
 #[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
 struct OnlyRun {
@@ -87,7 +87,7 @@ enum RunCommand {
 /// Commands that take a program after `--`.
 const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
 
-/// The clap command with all flags and subcommands, except those of `lab`.
+/// Returns the clap command with all flags and subcommands, except those of `lab`.
 pub fn command() -> clap::Command {
     Cli::command()
 }
@@ -107,7 +107,7 @@ pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
 /// The main function.
 pub fn main() -> ExitCode {
     operations::reporter::report_to(progress::Terminal);
-    // `run` needs little stack; a second thread would cost memory while the program runs.
+    // `run` needs little stack, and a second thread would use memory while the program runs.
     match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         true => command_named(),
         false => on_enough_stack(command_named),
@@ -118,7 +118,7 @@ fn command_named() -> ExitCode {
     if let Some(code) = legacy::under_own_name() {
         return code;
     }
-    // `run` stays in memory as long as its program runs.
+    // `run` stays in memory as long as its program runs: limit its heap.
     if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         sys::mem::use_one_arena();
         return match on_scratch_thread(OnlyRun::try_parse) {

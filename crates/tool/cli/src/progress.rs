@@ -1,5 +1,5 @@
-//! Messages and progress on standard error. Work that takes longer than two seconds shows the part done and, where
-//! known, the remaining time.
+//! Prints messages and progress on standard error. After two seconds, work shows the part done and, where known, the
+//! remaining time.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,16 +13,13 @@ use crate::exit;
 
 pub use operations::reporter::Progress;
 
-/// Delay before progress is shown.
 const DELAY: Duration = Duration::from_secs(2);
-/// Redraw interval of the elapsed time.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// Interval of lines without a terminal.
+/// Interval of progress lines if standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Template when the total is known: progress and remaining time.
+/// Progress bar template for a known total, with the remaining time.
 const COUNTED: &str = "{elapsed_precise} [{bar:30}] {percent} %, {eta} left  {msg}";
-/// Template when the total is unknown.
 const UNCOUNTED: &str = "{spinner} {elapsed_precise}  {msg}";
 
 /// Shows messages and progress of operations on standard error.
@@ -42,10 +39,9 @@ impl Reporter for Terminal {
     }
 }
 
-/// Progress bar on a terminal.
 struct Drawn {
     bar: ProgressBar,
-    /// Dropped at the end, so that the thread does not show the bar.
+    /// Dropping this sender ends the thread before it shows the bar.
     shower: Option<Sender<()>>,
     counted: bool,
 }
@@ -57,7 +53,7 @@ impl Drawn {
         bar.set_message(what.to_string());
         let (shower, ended) = channel::<()>();
         let shown = bar.clone();
-        // A separate thread, because the work may not call `tell` for long.
+        // A separate thread shows the bar, because the work may not call `tell` for long.
         let show = move || {
             if ended.recv_timeout(DELAY) == Err(RecvTimeoutError::Timeout) {
                 shown.set_draw_target(ProgressDrawTarget::stderr());
@@ -78,7 +74,7 @@ impl Bar for Drawn {
                 self.bar.set_style(style(COUNTED));
             }
         }
-        // An estimated total must not show more than 100 %.
+        // Limit the position: an estimated total must not show more than 100 %.
         self.bar.set_position(of.map_or(done, |of| done.min(of)));
         self.bar.set_message(what());
     }
@@ -93,7 +89,7 @@ impl Bar for Drawn {
     }
 }
 
-/// Occasional lines in a log.
+/// Progress lines in a log, at an interval.
 struct Lines {
     last: Instant,
 }
@@ -114,7 +110,6 @@ impl Bar for Lines {
     fn clear(&mut self) {}
 }
 
-/// No progress in a log.
 struct Silent;
 
 impl Bar for Silent {

@@ -119,8 +119,8 @@ pub struct Args {
     )]
     files: Option<Files>,
 
-    /// Keep up to SIZE of unmapped memory, zeroed, for later mappings of the same length (THP; not malloc's memory).
-    /// At most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of unmapped memory, zeroed, for later mappings of the same length (THP; not malloc's memory). At
+    /// most 64M, and at most a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -131,8 +131,8 @@ pub struct Args {
     )]
     prezero: Option<ByteSize>,
 
-    /// Fault in up to SIZE of each new mapping at once (THP; not malloc's memory). At most 64M, and a tenth
-    /// of the process's memory.
+    /// Fault in up to SIZE of each new mapping at once (THP; not malloc's memory). At most 64M, and at most a tenth of
+    /// the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -171,7 +171,7 @@ pub struct Args {
     grow_pool: Option<ByteSize>,
 
     /// Print also, for each rule of the design (or for the pages requested), the number of superpages requested, made
-    /// and refused, the mechanism, the actor, and the delay. If superpage lacks the privilege to make them
+    /// and refused, the mechanism, the actor, and the delay. If superpage lacks the privilege to make the superpages
     /// (CAP_SYS_NICE), the program runs on base pages, and the table says what the design asked for.
     #[arg(long, conflicts_with = "dry_run")]
     explain: bool,
@@ -194,7 +194,8 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 }
 
 impl Args {
-    /// The recipe, notes on design rules carried out differently, and why superpages cannot be made as the design says.
+    /// Returns the recipe, notes on design rules carried out differently, and why superpages cannot be made as the
+    /// design says.
     fn recipe(&self) -> Result<(Recipe, Vec<RuleNote>, Option<String>), Failure> {
         let mut recipe = self.recipe_of_flags()?;
         if let Some(design) = &self.design {
@@ -244,10 +245,10 @@ impl Args {
             return Err(Failure::usage(what));
         }
         let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
-        // Only THP can be prepared, and only memory that the library hands out.
+        // Prepared memory must be THP that the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
         let usual = match (memory.is_empty(), ahead.is_empty()) {
-            // Only the pool refuses requests or grows.
+            // --fallback error and --grow-pool make sense only with the pool.
             (_, true) if self.fallback == Fallback::Error || self.grow_pool.is_some() => {
                 Pages::Hugetlb(None)
             }
@@ -274,7 +275,7 @@ impl Args {
         if largest == Some(size) { Pages::Thp } else { Pages::ThpOf(size) }
     }
 
-    /// The pool of that size if it has free pages or may grow, else THP.
+    /// Chooses the pool of that size if it has free pages or may grow, else THP.
     fn best_of(&self, size: PageSize) -> Pages {
         let facts = facts::read();
         let pool = facts.pools.iter().find(|pool| pool.size == size);
@@ -292,7 +293,7 @@ impl Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     on_scratch_thread(|| args.report.check()).map_err(Failure::in_launcher)?;
-    // Installed before any setting is raised, so that no signal leaves it unrestored.
+    // Catch signals before any setting is raised, so that every raised setting is restored.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let signal_guard = relay.signal_guard();
     let (recipe, rules, refused) = on_scratch_thread(|| args.recipe())?;
@@ -365,7 +366,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(status.into())
 }
 
-/// The pages of memory that did not get the requested ones, as far as known.
+/// Names the pages of memory that did not get the requested ones, as far as known.
 fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
     match (plan.pages, fallback) {
         (Pages::Hugetlb(_), Fallback::Thp) => "THP",

@@ -1,7 +1,7 @@
 //! `superpage verify-cost`: compares the predicted saving of superpages with the measured one.
 //!
-//! The check that published work makes with STREAM, for any program: predict on base pages, run on superpages, report
-//! the error.
+//! Published work makes this check with STREAM. Here any program is predicted on base pages and run on superpages; the
+//! output is the error.
 //! See docs/decisions/prediction.md#6.
 
 use launch::Word;
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     dry_run: bool,
 
-    // Last: the help headings of the flattened flags hold for all flags after them.
+    // These flags come last: the help headings of flattened flags hold for all flags after them.
     #[command(flatten)]
     workload_args: WorkloadArgs,
 
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             Err(failure) => ended = Err(failure.on(&subject.name())),
         }
         if !matches!(ended, Ok(Done::Fine)) {
-            break; // keep the rows measured before
+            break; // keep the rows of earlier subjects
         }
     }
     if rows.is_empty() {
@@ -142,7 +142,7 @@ fn text(rows: &[Row], error: f64) -> String {
         "error (points)",
     ];
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
-    // `n/a` only if the bounds are equal: two decimals show any other interval.
+    // `n/a` only if the bounds are equal: two decimals distinguish any others.
     let between = |low: f64, high: f64| match low == high {
         true => "n/a".to_string(),
         false => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),

@@ -1,4 +1,4 @@
-//! `superpage workload`: runs one benchmark kernel.
+//! `superpage workload`: runs one built-in workload.
 
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Bytes of a range of this process's memory that are on superpages.
+/// Returns the number of bytes in a range of this process's memory that are on superpages.
 fn on_superpages(range: Range<u64>) -> Option<u64> {
     let page = sys::param::page_size();
     let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;

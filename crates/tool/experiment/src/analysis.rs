@@ -1,4 +1,4 @@
-//! From a document to its verdicts. Pure: the same document gives the same analysis.
+//! Computes the verdicts of a document. Pure: the same document gives the same analysis.
 
 use crate::measure::Measure;
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ pub struct Analysis {
     pub arms: Vec<Summary>,
     /// One judgement per arm except the reference, and per judged quantity.
     pub judgements: Vec<Judgement>,
-    /// The largest difference that two runs of the same program left possible, as a fraction; `null` unless it
-    /// was measured.
+    /// The largest difference that two runs of the same program left possible, as a fraction; `null` if it was not
+    /// measured.
     pub noise_floor: Option<f64>,
 }
 
-/// Summary of an arm's runs: medians over its measured runs. Unknown is `null`.
+/// Summary of an arm's measured runs. Medians, unless stated otherwise; unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The arm's name.
@@ -36,19 +36,19 @@ pub struct Summary {
     pub runs: u32,
     /// Number of failed runs (kept only with `--ignore-failure`).
     pub failed_runs: u32,
-    /// Median wall time.
+    /// Median wall time in seconds.
     pub wall_seconds: Option<f64>,
-    /// Median time in user mode.
+    /// Median CPU time in user mode, in seconds.
     pub user_seconds: Option<f64>,
-    /// Median time in the kernel.
+    /// Median CPU time in the kernel, in seconds.
     pub system_seconds: Option<f64>,
-    /// Median minor faults.
+    /// Median number of minor faults.
     pub minor_faults: Option<f64>,
-    /// Median major faults.
+    /// Median number of major faults.
     pub major_faults: Option<f64>,
-    /// Median peak memory, hugetlb included.
+    /// Median peak memory in bytes, hugetlb included.
     pub peak_bytes: Option<f64>,
-    /// Median figure of merit.
+    /// Median of the program's first metric.
     pub metric: Option<f64>,
     /// Median of each further metric, in the document's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -61,19 +61,19 @@ pub struct Summary {
     pub end_coverage: Option<f64>,
     /// Median share of eligible memory on superpages.
     pub eligible_coverage: Option<f64>,
-    /// Median zero-filled superpage memory.
+    /// Median number of zero-filled bytes on superpages.
     pub zero_filled_bytes: Option<f64>,
-    /// Total number of THP fault fallbacks on the whole machine during its runs.
+    /// Total number of THP fault fallbacks on the whole machine during the arm's runs.
     pub thp_fault_fallbacks: Option<u64>,
-    /// Total number of waits for compaction on the whole machine during its runs.
+    /// Total number of waits for compaction on the whole machine during the arm's runs.
     pub compaction_stalls: Option<u64>,
-    /// Whether coverage comes from the warm-up because no measured run could afford a look.
+    /// Whether coverage comes from the warm-up, because no measured run had the budget for a look.
     pub coverage_from_warm_up: bool,
-    /// Median duration of a whole run.
+    /// Median duration of a whole run, in seconds.
     pub run_seconds: Option<f64>,
-    /// Median share of its wall time spent watching.
+    /// Median share of a run's wall time spent on watching.
     pub watch_share: Option<f64>,
-    /// The longest look at its memory during a measured run, in seconds.
+    /// CPU seconds of the longest look at a measured run's memory.
     pub longest_look_seconds: Option<f64>,
 }
 
@@ -84,9 +84,9 @@ pub struct Judgement {
     pub arm: String,
     /// Wall time or a metric.
     pub quantity: Measure,
-    /// Whether the comparison is about this quantity.
+    /// Whether this quantity is the one that the comparison is about.
     pub is_primary: bool,
-    /// The word and its numbers.
+    /// The verdict with its numbers.
     pub verdict: Verdict,
     /// All figures of the verdict; `null` if there was nothing to compare.
     pub comparison: Option<Comparison>,
@@ -132,7 +132,7 @@ pub fn analyse(document: &Document) -> Analysis {
 }
 
 impl Summary {
-    /// Median of the document's `index`-th metric, from 0.
+    /// Returns the median of the document's `index`-th metric, from 0.
     pub fn metric_at(&self, index: usize) -> Option<f64> {
         match index.checked_sub(1) {
             None => self.metric,
@@ -142,7 +142,8 @@ impl Summary {
 }
 
 impl Judgement {
-    /// Where more runs would decide it: how many more of each arm, and about how many seconds all of them take.
+    /// For an undecided verdict, returns how many more runs of each arm would decide it, and how many seconds these
+    /// runs of all arms take.
     pub fn to_decide(&self, analysis: &Analysis) -> Option<(u32, f64)> {
         let Verdict::Undecided { more_runs, .. } = self.verdict else { return None };
         let round: Option<f64> = analysis.arms.iter().map(|arm| arm.run_seconds).sum();
@@ -154,7 +155,7 @@ struct Quantity {
     measure: Measure,
     better: Better,
     is_primary: bool,
-    /// Which metric; `None` is wall time.
+    /// Index of the metric; `None` is wall time.
     metric: Option<usize>,
 }
 
@@ -164,7 +165,6 @@ impl Quantity {
     }
 }
 
-/// Wall time and the program's own figures.
 fn quantities(document: &Document) -> Vec<Quantity> {
     let metrics = document.metrics().enumerate().map(|(index, metric)| Quantity {
         measure: Measure::Metric(metric.name.clone()),
@@ -187,8 +187,8 @@ fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Compari
     stats::compare(&values, 0, arm, quantity.better, &settings)
 }
 
-/// Whether an arm became what it promised: judged by what was read back, on the measured runs if
-/// any of them could be looked at, else on the warm-ups.
+/// Returns whether an arm got the pages that it promised. Uses the pages read back from measured runs, or from warm-ups
+/// if no measured run had a look.
 fn effect(document: &Document, arm: usize) -> Effect {
     let recipe = &document.arms[arm].recipe;
     let runs = || runs_of(document, arm as u32);
@@ -205,7 +205,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
         return own_effect(recipe, &document.arms[arm].plan, &coverages);
     }
     if coverages.is_empty() && promise == Promise::BasePages {
-        // Too dear to look at, but every tick said that it can have no superpage.
+        // Looks were too expensive, but every tick found that the program can have no superpage.
         let mut told = runs().filter_map(|sample| sample.memory.base_pages_only).peekable();
         if told.peek().is_some() && told.all(|base_only| base_only) {
             return Effect::AsPromised;
@@ -218,7 +218,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
     let least = document.judging.least_coverage;
     let unseen = runs_on_base_pages(document, arm as u32, least);
-    // Auto promises superpages, of whatever kind.
+    // `Auto` promises superpages of any kind.
     let pages = match document.arms[arm].recipe.pages {
         Pages::Auto => Pages::Auto,
         _ => document.arms[arm].plan.pages,
@@ -234,8 +234,8 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
 }
 
-/// Whether a program got any superpages, if it should request them itself, or if libsuperpage.so should for a kind
-/// of its memory. The expected number is unknown: one is enough.
+/// Returns whether a program got superpages that the program itself, or libsuperpage.so for a kind of its memory,
+/// should request. How many to expect is unknown, so one is enough.
 /// See docs/decisions/evaluate.md#1.
 fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
     let memory = asked_of_library(recipe, plan);
@@ -260,18 +260,19 @@ fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
     Effect::Missing { why }
 }
 
-/// Whether a single superpage satisfies an arm that promises nothing, and none does not.
+/// Returns whether an arm without a promise takes effect with a single superpage, and fails with none.
 pub(crate) fn asks_for_some(recipe: &Recipe, plan: &Plan) -> bool {
     recipe.asks_itself().is_some() || asked_of_library(recipe, plan).is_some()
 }
 
-/// The kinds of memory for which an arm makes libsuperpage.so request superpages, if these can be read back.
+/// Returns the kinds of memory for which an arm makes libsuperpage.so request superpages, if their pages can be read
+/// back.
 fn asked_of_library<'a>(recipe: &Recipe, plan: &'a Plan) -> Option<&'a str> {
     plan.asked_of_library().filter(|_| !recipe.memory.is_empty())
 }
 
-/// Number of measured runs without a look whose faults reveal base pages: more faults than any run seen on
-/// superpages, by enough base pages to break the promise.
+/// Returns the number of measured runs without a look whose faults reveal base pages. Such a run has more faults than
+/// any run seen on superpages, by enough base pages to break the promise.
 fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let page = document.machine.page_size.bytes() as f64;
     let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
@@ -287,7 +288,7 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     unseen
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
-        // Twice as well: a program with many short processes varies by more than its peak.
+        // Require twice the maximum too: a program with many short processes varies by more than its peak.
         .filter(|sample| sample.minor_faults > 2 * most)
         .filter(|sample| {
             let faults = sample.minor_faults as f64;
@@ -296,8 +297,8 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
         .count()
 }
 
-/// Whether a promise was kept, judged by the pages read back: the requested pages are a pool's or THP, and one does
-/// not replace the other.
+/// Returns whether a promise was kept, judged by the pages read back. Pool pages do not fulfil a promise of THP, nor
+/// THP one of pool pages.
 pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], least: f64) -> Effect {
     let missing = |why: String| Effect::Missing { why };
     match promise {
@@ -364,7 +365,7 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
     }
 }
 
-/// Bytes on pages of the pool of `size`, or of any pool.
+/// Returns the number of bytes on pages of the pool of `size`, or of any pool.
 fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
     let of_size = |sizes: &BTreeMap<PageSize, ByteSize>| {
         let is_asked = |found: &PageSize| size.is_none_or(|size| size == *found);
@@ -377,17 +378,16 @@ fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
     of_size(&coverage.hugetlb_private) + of_size(&coverage.hugetlb_shared)
 }
 
-/// An arm's runs, for any purpose.
+/// Returns an arm's runs, whatever their purpose.
 fn runs_of(document: &Document, arm: u32) -> impl Iterator<Item = &Sample> {
     document.samples.iter().filter(move |sample| sample.arm == arm)
 }
 
-/// An arm's runs for `purpose`.
 fn runs_for(document: &Document, arm: u32, purpose: Purpose) -> impl Iterator<Item = &Sample> {
     runs_of(document, arm).filter(move |sample| sample.purpose == purpose)
 }
 
-/// The arm's coverages, and whether they are from warm-ups only.
+/// Returns the arm's coverages, and whether they are from warm-ups only.
 fn coverages(document: &Document, arm: u32) -> (Vec<&Coverage>, bool) {
     let of = |purpose| -> Vec<&Coverage> {
         let runs = runs_for(document, arm, purpose);

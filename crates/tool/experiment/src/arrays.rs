@@ -1,5 +1,5 @@
-//! Gorman's rule for STREAM: if the rates of equal runs have a standard deviation over 5 %, the arrays may collide
-//! in the caches, and are shifted by a further cache line ("Huge pages", part 4, LWN 2010). Pure.
+//! Gorman's rule for STREAM ("Huge pages", part 4, LWN 2010): if equal runs have a standard deviation over 5 %, the
+//! arrays may collide in the caches, and are shifted by one more cache line. Pure.
 
 use launch::Word;
 use report::format::percent;
@@ -9,10 +9,10 @@ use workload::stream;
 use crate::document::{Deviation, Document};
 use crate::spread::{MAX_DEVIATION, widest};
 
-/// Cache line size if the machine does not report it: the longest of common ones.
+/// Cache line size in bytes if the machine does not report it: the longest common one.
 const UNKNOWN_LINE: u64 = 128;
 
-/// The largest standard deviation of an arm's values.
+/// Returns the largest standard deviation of an arm's values.
 pub fn deviation(document: &Document) -> Option<Deviation> {
     let (arms, metrics) = (document.arms.len() as u32, document.metrics().count());
     let widest = widest(&document.samples, arms, metrics)?;
@@ -23,18 +23,18 @@ pub fn deviation(document: &Document) -> Option<Deviation> {
     })
 }
 
-/// Shift of the arrays on the document's machine.
+/// Returns the bytes by which the arrays shift on the document's machine: one cache line.
 pub fn line(document: &Document) -> u64 {
     let cpu = document.machine.cpu.as_ref();
     cpu.and_then(|cpu| cpu.cache_line_bytes).unwrap_or(UNKNOWN_LINE)
 }
 
-/// The next offset.
+/// Returns the next offset in bytes.
 pub fn shifted(offset: u64, line: u64) -> u64 {
     (offset + line) % stream::OFFSET_LIMIT
 }
 
-/// A note on a comparison of STREAM: how the arrays were shifted, and whether the rates still vary too much.
+/// Returns a note on a comparison of STREAM: how the arrays were shifted, and whether the rates still vary too much.
 pub fn note(document: &Document) -> Option<String> {
     let words: Vec<_> = document.command.iter().map(Word::text).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

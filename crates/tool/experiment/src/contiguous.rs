@@ -1,8 +1,7 @@
-//! Makes free memory contiguous by growing the hugetlb pool and shrinking it at once: the compacted memory stays
-//! free.
+//! Makes free memory contiguous: grows the hugetlb pool and shrinks it at once, so that the compacted memory is free.
 //!
-//! The kernel goes on behind what it could not move there, where `compact_memory` ends at the first large folio for which
-//! it has no place.
+//! Growing continues behind memory that the kernel could not move. `compact_memory` instead ends at the first large
+//! folio for which the kernel has no place.
 //! See docs/decisions/contiguity.md#6.
 
 use std::path::Path;
@@ -12,14 +11,14 @@ use host::journal::{Claim, JournalError, Knob, KnobWriter, SharedKnob};
 use host::{MemInfo, Root};
 use units::PageSize;
 
-/// Superpages per step.
 pub(crate) const STEP: u64 = 64;
-/// Maximum time, beside a maximum number of consecutive steps with less gain: the kernel sometimes gives up early,
-/// and continues behind that place when asked again.
+/// Maximum time, and maximum number of consecutive steps with a small gain. The kernel sometimes gives up early, and
+/// the next request continues behind the place where it stopped.
 const MAX_TIME: Duration = Duration::from_secs(5);
 const MAX_SHORT: u32 = 16;
 
-/// Frees as many superpages as possible, except for the memory that the rest of the machine needs. Root only.
+/// Frees as many superpages as possible. Returns the number of free superpages. Spares the memory that the rest of the
+/// machine needs. Root only.
 ///
 /// # Errors
 /// The pool cannot be changed.
@@ -27,8 +26,8 @@ pub fn gather_all(root: &Root, journal: &Path, superpage: PageSize) -> Result<u6
     gather(root, journal, superpage, most(root, superpage), (MAX_TIME, MAX_SHORT))
 }
 
-/// Frees the wanted number of superpages, including free ones, until the time is over or too many consecutive steps
-/// gained too little; returns their number.
+/// Frees superpages until `wanted` are free. Stops early if the time is over or too many consecutive steps gained too
+/// little. Returns the number of free superpages.
 pub(crate) fn gather(
     root: &Root,
     journal: &Path,
@@ -59,8 +58,8 @@ pub(crate) fn gather(
     Ok(got)
 }
 
-/// Number of superpages in all free memory, except for the memory that the rest of the machine needs (nothing is
-/// reclaimed for them).
+/// Returns the number of superpages that fit into free memory, less the memory that the rest of the machine needs. No
+/// memory is reclaimed for them.
 pub(crate) fn most(root: &Root, superpage: PageSize) -> u64 {
     let free = MemInfo::read(root).ok().and_then(|memory| {
         let spare = memory.total?.bytes() / 32;

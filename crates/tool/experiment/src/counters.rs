@@ -1,23 +1,23 @@
-//! The counters of one run: memory that the processes of a program with libsuperpage.so map and add to, and its
-//! totals.
+//! The counters of one run. All processes of a program with libsuperpage.so map them and add to them; this process
+//! reads the totals.
 //!
-//! A mapped file that another process can shorten kills every process that touches it (SIGBUS), so the shared file
-//! must be out of reach and of a fixed size:
+//! Another process that can shorten a mapped file can kill every process that touches it (SIGBUS). So the shared file
+//! must be out of reach or of fixed size:
 //!
-//! - **A sealed memory file** (`F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`) that this process holds. It has no
-//!   name, goes with its last user even after a SIGKILL, and is opened as `/proc/PID/fd/N` of this process, which
-//!   the kernel allows to whom it allows to trace it. A program never sees a descriptor: each process maps
-//!   the file when it starts and closes it at once, so forks, closed descriptors and a later
-//!   change of user lose nothing, and an executed program opens it anew by the path in its environment.
-//! - **A directory for those who may not**: an executed program that became another user, gave up
-//!   capabilities, or lives in another user namespace. There, each user has one file of his own (mode 0600).
-//!   The directory lies where nobody else can list names (/run/superpage of root, mode 0711, or $XDG_RUNTIME_DIR,
-//!   mode 0700), has a random name of 128 bits, and exists only where it can be made so.
-//! - **Whoever reaches neither** counts for itself alone; [`Mark::is_uncounted`] recognises such a process.
+//! - **A sealed memory file** (`F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`) that this process holds. It has no name,
+//!   and disappears with its last user even after a SIGKILL. It is opened as `/proc/PID/fd/N` of this process, which
+//!   the kernel allows to every process that may trace this one. The program inherits no descriptor: each process maps
+//!   the file when it starts and closes it at once. So forks, closed descriptors and a later change of user lose
+//!   nothing, and an executed program opens the file anew by the path in its environment.
+//! - **A directory for processes that may not open that file**: an executed program that became another user, gave up
+//!   capabilities, or is in another user namespace. In the directory each user has one file, with mode 0600. Nobody
+//!   else can list names in its parent (/run/superpage of root, mode 0711, or $XDG_RUNTIME_DIR, mode 0700). Its name
+//!   has 128 random bits. It exists only where all this is possible.
+//! - **A process that reaches neither** counts for itself alone; [`Mark::is_uncounted`] recognises such a process.
 //!
-//! Rejected: an inherited descriptor (programs see it, daemons close it); a socket that hands out
-//! descriptors (`socket` is among the calls that seccomp filters kill for; its name is in
-//! /proc/net/unix); System V memory (0666 or not after setuid); a secret name for one file of all (whoever knows it can shorten it).
+//! Rejected: an inherited descriptor (programs see it, daemons close it); a socket that hands out descriptors (seccomp
+//! filters kill for `socket`, and its name is in /proc/net/unix); System V memory (mode 0666, or lost after setuid);
+//! one file for all users under a secret name (any user who knows the name can shorten it).
 //! See docs/decisions/security.md#1.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -31,25 +31,23 @@ use host::process::{Maps, Sharing};
 use host::{ReadError, Root};
 use units::Pid;
 
-/// Parent of root's directories.
 const ROOT_DIRECTORY: &str = "/run/superpage";
-/// Prefix of their names.
 const PREFIX: &str = "run-";
-/// Maximum number of files read per directory: one for each user that the program became.
+/// Maximum number of files read per directory, each of one user that the program became.
 const MAX_FILES: usize = 1024;
 
 /// Why a run has no counters.
 #[derive(Debug, thiserror::Error)]
 pub enum CountersError {
-    /// The memory file could not be made.
+    /// The memory file could not be created.
     #[error(transparent)]
     Sys(#[from] sys::SysError),
-    /// The program could not open it.
+    /// The program could not open the memory file.
     #[error("/proc is not mounted, by which the program's processes would reach the counters")]
     NoProc,
 }
 
-/// The counters; dropping this removes them.
+/// The counters of a run; removed on drop.
 #[derive(Debug)]
 pub struct CounterFile {
     sealed: File,
@@ -68,7 +66,7 @@ impl CounterFile {
     /// Creates empty counters.
     pub fn create() -> Result<Self, CountersError> {
         let sealed = File::from(sys::memfd::sealed("superpage-ledger", &abi::empty())?);
-        // Opened by its path, as the program does.
+        // Open the file by its path, as the program does.
         let path = path_of(&sealed);
         let metadata = fs::metadata(&path).map_err(|_| CountersError::NoProc)?;
         let beside = Beside::create();
@@ -77,7 +75,7 @@ impl CounterFile {
         Ok(Self { sealed, mark, beside })
     }
 
-    /// The environment variable for the program's processes: the path, the identity of the file, the directory.
+    /// Returns the environment variable for the program's processes: the path, the identity of the file, the directory.
     pub fn variable(&self) -> (String, String) {
         let mut value = format!("{}:{}", path_of(&self.sealed).display(), self.mark.inode);
         if let Some(path) = &self.mark.beside {
@@ -86,7 +84,7 @@ impl CounterFile {
         (abi::environment::COUNTERS.to_string(), value)
     }
 
-    /// The totals so far; `None` if they cannot be read.
+    /// Returns the current totals; `None` if they cannot be read.
     pub fn totals(&self) -> Option<Totals> {
         let mut bytes = [0; abi::BYTES];
         self.sealed.read_exact_at(&mut bytes, 0).ok()?;
@@ -97,12 +95,12 @@ impl CounterFile {
         Some(totals)
     }
 
-    /// The words by which the program's processes make requests ([`abi::supply`]).
+    /// Maps the words through which the program's processes make requests ([`abi::supply`]).
     pub(crate) fn words(&self) -> Result<sys::shared::SharedWords, sys::SysError> {
         sys::shared::SharedWords::map(&self.sealed, abi::WORDS)
     }
 
-    /// Identifies the processes that use the counters.
+    /// Returns the mark that identifies the processes that use the counters.
     pub fn mark(&self) -> Mark {
         self.mark.clone()
     }
@@ -113,8 +111,8 @@ fn path_of(file: &File) -> PathBuf {
 }
 
 impl Mark {
-    /// Whether a process has the library in it and adds to no counters of this run: it could not open one,
-    /// or is about to. `None` if it has neither: it may be about to load the library.
+    /// Returns whether a process has loaded the library but does not add to this run's counters: it could not open
+    /// them, or is about to. `None` if neither is mapped, because the process may be about to load the library.
     pub fn is_uncounted(&self, root: &Root, pid: Pid) -> Result<Option<bool>, ReadError> {
         let mut has_library = false;
         for mapping in Maps::open(root, pid)? {
@@ -131,7 +129,7 @@ impl Mark {
     }
 }
 
-/// A directory in which each user has a file.
+/// A directory in which each user has a file of counters.
 #[derive(Debug)]
 struct Beside {
     path: PathBuf,
@@ -140,7 +138,7 @@ struct Beside {
 }
 
 impl Beside {
-    /// `None` if there is no place for it that only its owner can list.
+    /// Creates the directory; `None` if there is no parent that only its owner can list.
     fn create() -> Option<Self> {
         let (base, mode) = match sys::param::effective_user() {
             0 => (PathBuf::from(ROOT_DIRECTORY), 0o711),
@@ -170,8 +168,8 @@ impl Beside {
         DirBuilder::new().mode(0o700).create(&path).ok()?;
         let lock = open_directory(&path)?;
         lock.try_lock().ok()?;
-        // Other users may create files in root's directory, and open their own; they may not list it or
-        // remove others' files.
+        // Other users may create files in root's directory, and open their own. They may not list it or remove files of
+        // others.
         let mode = if root { 0o1733 } else { 0o700 };
         fs::set_permissions(&path, Permissions::from_mode(mode)).ok()?;
         Some(Self { path, _lock: lock })
@@ -189,7 +187,7 @@ impl Drop for Beside {
     }
 }
 
-/// One user's file; `None` if it has no counters: any user who knows the directory may put files there.
+/// Reads one user's file; `None` if it has no counters, because any user who knows the directory may put files there.
 fn read(path: &Path) -> Option<Totals> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -203,15 +201,14 @@ fn read(path: &Path) -> Option<Totals> {
     Totals::parse(&bytes)
 }
 
-/// Whether `text` is the random part of a run's name.
 fn is_random(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Removes leftovers of killed runs; the caller holds the lock of `base`.
+/// Removes leftovers of killed runs. The caller holds the lock of `base`.
 fn clear_leftovers(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        // Other names are not ours: users may keep files in this directory.
+        // Skip other names: users may keep files in this directory.
         let name = entry.file_name();
         let is_run =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_random);
@@ -275,7 +272,7 @@ mod tests {
         let left = base.path().join("run-0123456789abcdef0123456789abcdef");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("0"), "x").unwrap();
-        // Also of a name that begins as ours do: it may be where people keep things.
+        // Keep directories whose names only begin like ours: users may keep things there.
         let others = ["other", "run-2024", "run-0123456789abcdef0123456789abcdeX"];
         let others = others.map(|name| base.path().join(name));
         others.iter().for_each(|other| fs::create_dir(other).unwrap());

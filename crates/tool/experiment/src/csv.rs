@@ -1,4 +1,5 @@
-//! A comparison's runs as CSV: one line per run, base units, empty where unknown. An evaluation's arms likewise.
+//! Formats a comparison's runs as CSV, one line per run, and an evaluation's arms, one line per arm. Base units;
+//! unknown is empty.
 
 use std::fmt::Write;
 
@@ -31,7 +32,7 @@ const COLUMNS: [Column; 18] = [
     ("exit_code", |s| s.exit_code.map(f64::from)),
 ];
 
-/// All runs, warm-ups included.
+/// Formats all runs, warm-ups included.
 pub fn samples(document: &Document) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
     let further = 1..=document.more_metrics.len();
@@ -50,7 +51,7 @@ pub fn samples(document: &Document) -> String {
     text
 }
 
-/// One line per arm except the reference.
+/// Formats one line per arm except the reference.
 pub fn rows(rows: &[Row]) -> String {
     let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs,host";
     let mut text = format!("{columns}\n");
@@ -80,7 +81,6 @@ pub fn rows(rows: &[Row]) -> String {
     text
 }
 
-/// Appends the remaining columns of a line.
 fn numbers(text: &mut String, values: impl Iterator<Item = Option<f64>>) {
     for value in values {
         let _ = write!(text, ",{}", number(value));

@@ -1,5 +1,5 @@
-//! `Document`: one comparison as a file. Holds only facts; every verdict is computed from it, so that a file reproduces
-//! the same verdict byte for byte.
+//! `Document`: one comparison as a file. It holds only facts. Every verdict is computed from the facts, so the same
+//! file always gives the same verdict.
 
 use crate::measure::Measure;
 use host::Snapshot;
@@ -30,7 +30,7 @@ pub struct Document {
     pub began_unix_seconds: u64,
     /// The compared command, as words.
     pub command: Vec<Word>,
-    /// The configuration of a service, if the command is one: arms, observation and counters then apply only to the
+    /// The configuration of a service, if the command is one. Arms, observation and counters then apply only to the
     /// service; `wall_seconds` and the metrics are those of its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
@@ -43,7 +43,7 @@ pub struct Document {
     /// Further metrics of the same output, each with its own verdicts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_metrics: Vec<MetricSpec>,
-    /// Whether the comparison is about the program's metrics rather than wall time.
+    /// Whether the comparison is about the program's metrics instead of wall time.
     pub metric_is_primary: bool,
     /// The arms that ran; the first is the reference.
     pub arms: Vec<Arm>,
@@ -75,7 +75,7 @@ pub struct Document {
 
 units::checked!(Document);
 
-/// Placement of STREAM's arrays, and the offsets tried before.
+/// Placement of STREAM's arrays, and the offsets tried earlier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrays {
     /// Bytes of one shift: a cache line.
@@ -86,7 +86,7 @@ pub struct Arrays {
     pub offset_bytes: u64,
     /// Deviation of these runs; `null` with fewer than two runs.
     pub deviation: Option<Deviation>,
-    /// Runs with other offsets, abandoned because equal runs differed too much. No verdict uses them.
+    /// Runs with other offsets, abandoned because equal runs differed too much. No verdict uses these runs.
     pub earlier: Vec<Attempt>,
 }
 
@@ -124,7 +124,7 @@ pub struct Attempt {
 pub struct Predicted {
     /// The prediction.
     pub prediction: Prediction,
-    /// Whether it is about the phase that the metric times; otherwise about all CPU time.
+    /// Whether the prediction is about the phase that the metric times; otherwise it is about all CPU time.
     pub of_metric: bool,
     /// The source of the accesses, as text.
     pub source: String,
@@ -133,13 +133,13 @@ pub struct Predicted {
 }
 
 impl Predicted {
-    /// Predicted speedup: lower bound, most likely, upper bound.
+    /// Returns the predicted speedup: lower bound, most likely value, upper bound.
     pub fn ratio(&self) -> [f64; 3] {
         let saved = self.prediction.saved;
         [saved.low, saved.mid, saved.high].map(|saved| 1.0 / (1.0 - saved).max(0.01))
     }
 
-    /// The predicted speedup as text.
+    /// Formats the predicted speedup.
     pub fn ratio_text(&self) -> String {
         let [low, mid, high] = self.ratio().map(report::format::ratio);
         let of = if self.of_metric { "" } else { " of CPU time" };
@@ -148,30 +148,30 @@ impl Predicted {
 }
 
 impl Document {
-    /// The program's metrics, in the order of [`Sample::metric_at`].
+    /// Returns the program's metrics, in the order of [`Sample::metric_at`].
     pub fn metrics(&self) -> impl Iterator<Item = &MetricSpec> {
         self.metric.iter().chain(&self.more_metrics)
     }
 
-    /// CPUs, memory, kernel and THP setting of the machine, in one line.
+    /// Formats CPUs, memory, kernel and THP setting of the machine, in one line.
     pub fn machine_line(&self) -> String {
         machine_line(&self.machine)
     }
 
-    /// Seconds of all runs, including those with other offsets.
+    /// Returns the seconds of all runs, including those with other offsets.
     pub fn total_seconds(&self) -> f64 {
         let earlier = self.arrays.iter().flat_map(|arrays| &arrays.earlier);
         self.elapsed_seconds + earlier.map(|attempt| attempt.elapsed_seconds).sum::<f64>()
     }
 
-    /// Parameters of the statistics.
+    /// Returns the parameters of the statistics.
     pub fn statistics(&self) -> stats::Settings {
         let confidence = self.judging.confidence;
         let level = self.looks.level(confidence, self.stopped.end());
         stats::Settings { confidence, level, seed: self.settings.seed }
     }
 
-    /// The prediction, if it is about this quantity and the arm is on superpages.
+    /// Returns the prediction, if it is about this quantity and the arm promises superpages.
     pub fn predicted_for(&self, arm: &str, quantity: &Measure) -> Option<&Predicted> {
         let arm = self.arms.iter().find(|one| one.name == arm)?;
         let told = self.predicted.as_ref()?;
@@ -180,7 +180,7 @@ impl Document {
     }
 }
 
-/// CPUs, memory, kernel and THP setting of a machine, in one line.
+/// Formats CPUs, memory, kernel and THP setting of a machine, in one line.
 pub fn machine_line(machine: &Snapshot) -> String {
     let cpu = machine.cpu.as_ref();
     let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
@@ -196,7 +196,7 @@ pub fn machine_line(machine: &Snapshot) -> String {
 /// Thresholds of the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
-    /// Differences within this fraction are "the same", even if significant.
+    /// Differences within this fraction are "the same", even if they are significant.
     #[serde(deserialize_with = "units::share")]
     pub same_within: f64,
     /// Arms that may be equal are "the same" if they differ by at most this fraction.
@@ -210,7 +210,7 @@ pub struct Judging {
 }
 
 impl Default for Judging {
-    /// Defaults of a comparison.
+    /// Returns the defaults of a comparison.
     fn default() -> Self {
         Self {
             same_within: 0.02,
@@ -222,7 +222,7 @@ impl Default for Judging {
 }
 
 impl Judging {
-    /// The margin of the verdicts, given a noise floor.
+    /// Returns the margin of the verdicts, given a noise floor.
     pub fn margin(&self, noise_floor: Option<f64>) -> Margin {
         Margin { same_within: self.same_within, same_at_most: self.same_at_most, noise_floor }
     }
@@ -231,20 +231,20 @@ impl Judging {
 /// One arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Its name; unique in the document.
+    /// Name of the arm; unique in the document.
     pub name: String,
     /// The requested recipe.
     pub recipe: Recipe,
-    /// Its plan on this machine.
+    /// Plan of the recipe on this machine.
     pub plan: Plan,
-    /// The reference run a second time under another name, to measure the noise floor.
+    /// Whether this is the reference run a second time under another name, to measure the noise floor.
     pub is_noise_floor: bool,
 }
 
 /// An arm that did not run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Its name.
+    /// Name of the arm.
     pub name: String,
     /// The reason, and the remedy.
     pub why: String,
@@ -253,13 +253,13 @@ pub struct LeftOut {
 /// Why a file is not a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// Not JSON, or not of these fields.
+    /// The file is not JSON, or has other fields.
     #[error("{0}: {1}; give a comparison that `superpage compare --json` wrote")]
     NotADocument(String, String),
-    /// Not an evaluation.
+    /// The file is not an evaluation.
     #[error("{0}: {1}; give an evaluation that `superpage evaluate --json` wrote")]
     NotAnEvaluation(String, String),
-    /// Another version of the format.
+    /// The file has another version of the format.
     #[error(
         "{file}: unsupported schema `{found}` (expected {SCHEMA}); use the version of superpage \
          that wrote it"
@@ -273,7 +273,7 @@ pub enum DocumentError {
 }
 
 impl Document {
-    /// Parses a document; `file` is for messages.
+    /// Parses a document. Error messages name `file`.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
         let broken = |why: String| DocumentError::NotADocument(file.into(), why);
         let value: serde_json::Value =
@@ -282,11 +282,11 @@ impl Document {
         if found != SCHEMA {
             return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
         }
-        // Parse the text again, not `value`: the error then has line and column.
+        // Parse the text again, not `value`, so that an error has line and column.
         report::document::read(text).map_err(broken)
     }
 
-    /// The document as JSON, ending in a newline.
+    /// Formats the document as JSON, ending in a newline.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("plain data serializes");
         text.push('\n');

@@ -1,8 +1,8 @@
 //! Executes one run and measures it from outside.
 //!
-//! Timed region: from just before the fork until the kernel reports the end of the program. Only the watch runs in
-//! between, within its budget. Afterwards, outside the timed region: output is read, remaining processes are ended,
-//! counters are read again.
+//! The timed region is from just before the fork until the kernel reports the end of the program. Only the watch runs
+//! in between, within its budget. After the timed region, output is read, remaining processes are ended, and counters
+//! are read again.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -31,8 +31,8 @@ use crate::supply::Supply;
 use crate::warm::{self, Blocks};
 use crate::watch::{Depth, Watch};
 
-/// Runs an arm once. The real implementation is [`Launcher`]; tests use a mock, so that the experiment is tested
-/// without running a program.
+/// Runs an arm once. The real implementation is [`Launcher`]. Tests use a mock, which tests the experiment without
+/// running a program.
 pub trait Executor {
     /// Executes `run` and returns its sample.
     fn execute(&mut self, run: Run) -> Result<Sample, RunError>;
@@ -41,14 +41,14 @@ pub trait Executor {
 /// One run to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Arm, and position in the schedule.
+    /// The arm, and the position in the schedule.
     pub at: Slot,
-    /// Warm-up or measured.
+    /// Purpose of the run: warm-up or measured.
     pub purpose: Purpose,
-    /// Bytes of environment padding: the stack's alignment is a lottery that a fixed environment would lose or
-    /// win every time (Mytkowicz et al. 2009).
+    /// Bytes of environment padding. They shift the stack, whose alignment affects the speed and would otherwise be
+    /// equally good or bad in every run (Mytkowicz et al. 2009).
     pub environment_padding: u32,
-    /// Seed for the choice of pages sampled for waste.
+    /// Seed for choosing the pages that are sampled for waste.
     pub seed: u64,
 }
 
@@ -66,9 +66,9 @@ pub enum RunError {
     Failed {
         /// The arm's name.
         arm: String,
-        /// Exit code or signal, in words.
+        /// Exit code or signal, as text.
         how: String,
-        /// The last line it printed to standard error.
+        /// The last line that the program printed to standard error.
         said: String,
     },
     /// A metric was not found in the output.
@@ -82,10 +82,10 @@ pub enum RunError {
     /// A system call of superpage failed.
     #[error(transparent)]
     System(#[from] sys::SysError),
-    /// A file for the program's output could not be made.
+    /// A file for the program's output could not be created.
     #[error("cannot keep the program's output in a temporary file: {0}; is TMPDIR full?")]
     Output(std::io::Error),
-    /// Superpages could not be offered to the program's library.
+    /// The launcher could not start to supply superpages to the program's library.
     #[error(
         "superpages cannot be made free on request: {0}; is the limit of threads or memory reached?"
     )]
@@ -98,7 +98,7 @@ pub enum RunError {
     Stragglers {
         /// The arm's name.
         arm: String,
-        /// Their pids.
+        /// Pids of these processes.
         pids: String,
     },
     /// A setting of the machine could not be changed for a run.
@@ -129,10 +129,10 @@ impl From<FragmentError> for RunError {
     }
 }
 
-/// A hook before each run; the argument tells whether the user requested a stop.
+/// A hook before each run. Its argument tells whether the user requested a stop.
 pub type Prepare<'a> = &'a mut dyn FnMut(&Interrupt) -> Result<(), RunError>;
 
-/// Ends the current run from another thread (a signal handler's).
+/// Ends the current run from another thread, the signal handler's.
 #[derive(Debug, Default)]
 pub struct Interrupt {
     asked: AtomicBool,
@@ -149,7 +149,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether a stop was requested.
+    /// Returns whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
     }
@@ -164,21 +164,20 @@ impl Interrupt {
 pub struct Launcher<'a> {
     root: Root,
     plans: &'a [Plan],
-    /// The policies in force, by plan.
+    /// The policy that superpage applies during the runs of each plan.
     policies: Vec<Option<Policy>>,
     metrics: Vec<Metric>,
     ignore_failure: bool,
     superpage: PageSize,
     warms_memory: bool,
     journal: PathBuf,
-    /// The largest peak of any run so far.
+    /// The largest peak of all runs so far, in bytes.
     largest_peak: u64,
     tree: ProcessTree,
     interrupt: &'a Interrupt,
     measured: Depth,
-    /// Output of the last run.
     printed: String,
-    /// The service and the user to run as, if the plans are a service's.
+    /// The service and the user who runs it, if the plans are a service's.
     service: Option<(Service, Option<User>)>,
 }
 
@@ -189,7 +188,7 @@ pub struct Options {
     pub metrics: Vec<Metric>,
     /// Whether failed runs count.
     pub ignore_failure: bool,
-    /// Page size for counting free contiguity.
+    /// Size of the superpages in which free memory is counted.
     pub superpage: PageSize,
     /// Whether memory is touched and released before each run.
     pub warms_memory: bool,
@@ -198,7 +197,7 @@ pub struct Options {
 }
 
 impl<'a> Launcher<'a> {
-    /// A launcher of `plans`, one per arm. Orphans of the programs become our children, so that none outlives
+    /// Creates a launcher of `plans`, one per arm. Orphans of the programs become our children, so that none outlives
     /// its run.
     pub fn new(
         plans: &'a [Plan],
@@ -225,22 +224,22 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// Sets the depth of watches of measured runs.
+    /// Sets how closely measured runs are watched.
     pub fn watching(self, measured: Depth) -> Self {
         Self { measured, ..self }
     }
 
-    /// Sets the policies in force on runs of the plans.
+    /// Sets the policies that superpage applies during runs of the plans.
     pub fn in_force(self, policies: Vec<Option<Policy>>) -> Self {
         Self { policies, ..self }
     }
 
-    /// Sets a service and its `user`: each run is one of its sessions.
+    /// Sets a service and the user who runs it: each run is then a session of the service.
     pub fn serving(self, service: Option<(Service, Option<User>)>) -> Self {
         Self { service, ..self }
     }
 
-    /// Standard output of the last run, or the end of it.
+    /// Returns the standard output of the last run, or the end of it.
     pub fn printed(&self) -> &str {
         &self.printed
     }
@@ -250,8 +249,8 @@ impl<'a> Launcher<'a> {
         free.in_superpages.map(ByteSize::bytes)
     }
 
-    /// Whether the user requested a stop. ^C at the terminal reaches both the program and us, and the program
-    /// may be gone before our handler has run: waits a moment for it.
+    /// Returns whether the user requested a stop. ^C at the terminal reaches both the program and us. The program may
+    /// end before our handler has run, so this waits a moment.
     fn was_interrupted(&self, signal: Option<i32>) -> bool {
         let from_terminal = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
         if signal.is_some_and(|signal| from_terminal.contains(&signal)) {
@@ -276,7 +275,7 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// A launcher, with a hook before each of its runs.
+/// A launcher with a hook before each run.
 pub struct Prepared<'a, 'b> {
     /// Makes the runs.
     pub launcher: Launcher<'a>,
@@ -299,7 +298,7 @@ impl Executor for Launcher<'_> {
         let mut session = Session::new(service, user, arm, self.interrupt, tree)?;
         let made = self.make(run, Some(&mut session));
         let ended = session.tear_down();
-        // A program that was killed early fails in one way or another.
+        // A program that was killed early may fail in any way.
         match made.and_then(|sample| ended.map(|()| sample)) {
             Err(_) if self.interrupt.is_asked() => Err(RunError::Interrupted),
             made => made,
@@ -356,7 +355,7 @@ impl Launcher<'_> {
         if session.is_none() {
             self.interrupt.set_running(Some(pid));
             if self.interrupt.is_asked() {
-                self.interrupt.interrupt(); // asked between the check and the start
+                self.interrupt.interrupt(); // the stop was requested between the check and the start
             }
         }
         let policy = self.policies.get(run.at.arm as usize).cloned().flatten();
@@ -406,7 +405,8 @@ impl Launcher<'_> {
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let totals = counts.and_then(|file| file.totals());
         let answered = totals.as_ref().map(|totals| totals.processes() > 0);
-        // Nothing asked for says nothing where some could not count. Nobody there says much: the first process can count.
+        // If some processes could not count, a total without requests says nothing. That no process counted does say
+        // something: the first process can always count.
         let totals = totals.filter(|totals| totals.asked() > 0 || memory.uncounted == 0);
         let mut sample = Sample {
             arm: run.at.arm,
@@ -439,7 +439,7 @@ impl Launcher<'_> {
             service: session.map(|session| session.phases),
         };
         self.largest_peak = self.largest_peak.max(sample.memory.least_peak().unwrap_or(0));
-        // A signal cut the run short: its time is meaningless, even if failures are ignored.
+        // A signal ended the run early, so its time is meaningless, even if failures are ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(match &loaded {
                 None => self.failure(plan, &sample, &tail_of(&mut stderr)?),
@@ -465,7 +465,7 @@ impl Launcher<'_> {
     }
 }
 
-/// Pages that first touches of a program get under a design in force.
+/// Returns the kind of pages that first touches of a program get under a design in force.
 pub fn fresh_of(plan: &Plan) -> Fresh {
     match plan.pages {
         _ if plan.in_place => Fresh::Frames,
@@ -474,7 +474,7 @@ pub fn fresh_of(plan: &Plan) -> Fresh {
     }
 }
 
-/// The free blocks from which a program with these pages takes its memory.
+/// Returns the kind of free blocks from which a program with these pages takes its memory.
 fn blocks_of(pages: Pages) -> Blocks {
     match pages {
         Pages::Base => Blocks::Small,
@@ -487,7 +487,7 @@ fn padding(bytes: u32) -> Vec<(String, String)> {
     vec![("SUPERPAGE_PADDING".to_string(), "x".repeat(bytes as usize))]
 }
 
-/// The last megabyte of the output: metrics come at the end.
+/// Returns the last megabyte of the output, because metrics come at the end.
 pub(crate) fn tail_of(file: &mut File) -> Result<String, RunError> {
     const MAX_OUTPUT: u64 = 1 << 20;
     let read = |file: &mut File| -> std::io::Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! The first touch of anonymous memory, timed: the cost of faults and the kernel's zeroing.
+//! Times the first touch of anonymous memory: the cost of faults and of the kernel's zeroing.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,19 @@ use sys::pagemap::Pagemap;
 use sys::param::thread_cpu_time;
 use units::PageSize;
 
-/// Bytes touched per round.
 const TOUCHED: usize = 128 << 20;
 
-/// One measurement, in nanoseconds per page.
 pub(crate) struct FirstTouch {
     /// Wall time of the touch alone.
     pub touching: f64,
-    /// CPU time of the touch and of releasing the memory, which every program does at its end at the latest.
+    /// CPU time of the touch and of releasing the memory, which every program does by its end.
     pub with_return: f64,
-    /// Share on superpages; `None` if the kernel does not report it.
+    /// Share (0 to 1) of the memory on superpages; `None` if the kernel does not report it.
     pub on_superpages: Option<f64>,
 }
 
-/// Touches one byte per `page` bytes in advised memory, `rounds` times, after a first round that warms up the
-/// frames. A kernel without THP refuses the advice, and uses base pages only.
+/// Touches one byte per `page` bytes in advised memory, `rounds` times, after a first round that warms the frames. A
+/// kernel without THP refuses the advice and uses only base pages.
 pub(crate) fn first_touches(
     superpage: PageSize,
     advice: Advice,
@@ -51,12 +49,12 @@ pub(crate) fn first_touches(
     Ok(times)
 }
 
-/// Share of the memory on superpages; `None` if the kernel does not report it.
+/// Returns the share (0 to 1) of the memory on superpages; `None` if the kernel does not report it.
 pub(crate) fn on_superpages(memory: &Mapping) -> Option<f64> {
     Some(pages_of(memory)?.huge.bytes() as f64 / memory.len() as f64)
 }
 
-/// Page sizes of the memory; `None` if the kernel does not report them (before Linux 6.7).
+/// Returns the page sizes of the memory; `None` if the kernel does not report them (before Linux 6.7).
 pub(crate) fn pages_of(memory: &Mapping) -> Option<coverage::Scanned> {
     let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
     let start = memory.address();

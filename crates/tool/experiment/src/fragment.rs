@@ -1,7 +1,7 @@
-//! Fragments free memory while held: a percentage of the free superpages gets pages that are in use.
+//! Holds free memory fragmented: in a percentage of the free superpages, some pages stay in use.
 //!
-//! Memory is faulted on superpages; each is split (MADV_COLD on a part of it) and freed except for a few pages, so that
-//! little more memory is in use at any time than the pages that stay. Movable pages match Quicksilver's
+//! Memory is faulted on superpages. Each superpage is split (MADV_COLD on a part of it) and freed except for a few
+//! pages, so that hardly more memory is ever in use than the pages that stay. Movable pages match Quicksilver's
 //! `fragment_level` in number and position (docs/sources/policies.md 4.1); compaction can make the superpage whole
 //! again. A pinned page ([`sys::pin`]) cannot be moved. Only memory is changed, and the kernel frees it when this
 //! process ends, however it ends.
@@ -17,13 +17,13 @@ use sys::pagemap::Pagemap;
 use sys::pin::PinnedPages;
 use units::{ByteSize, PageSize};
 
-/// The pages of a fragmented superpage that stay in use.
+/// Which pages of a fragmented superpage stay in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Its last 16 pages, which compaction can move.
+    /// The last 16 pages of the superpage, which compaction can move.
     Movable,
-    /// Its first page, which nothing can move.
+    /// The first page of the superpage, pinned so that nothing can move it.
     Pinned,
 }
 
@@ -31,18 +31,17 @@ const MOVABLE_PAGES: u64 = 16;
 /// Number of superpages faulted at a time, to limit the memory in use.
 const CHUNK: u64 = 64;
 /// Number of superpages split and freed last. The kernel keeps the most recently freed base pages in per-CPU lists,
-/// where they are not merged; one such page per superpage would keep it from being free, so these pages come from few
+/// where they are not merged. One such page keeps its whole superpage from being free, so the last pages come from few
 /// superpages.
 const CUSHION: u64 = 40;
-/// Maximum number of passes over superpages that became free meanwhile, with this pause before each.
+/// Maximum number of passes over superpages that became free meanwhile, and the pause before each.
 const MAX_PASSES: u32 = 3;
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
-/// Maximum number of consecutive batches without fewer free superpages: compaction or other processes free them as
-/// fast, or the kernel does not give the last ones to programs (zone DMA).
+/// Maximum number of consecutive batches that do not reduce the number of free superpages. Compaction or other
+/// processes may free them as fast, or the kernel may not give the last ones to programs (zone DMA).
 const MAX_STUCK: u32 = 4;
 
 impl Kind {
-    /// The byte range of a superpage that stays in use.
     fn kept(self, superpage: PageSize) -> Range<usize> {
         let (superpage, page) = (superpage.bytes(), sys::param::page_size().bytes());
         let kept = match self {
@@ -58,11 +57,11 @@ impl Kind {
 pub enum Extent {
     /// All free superpages.
     All,
-    /// This many bytes; the rest is left alone, and stays available.
+    /// This many bytes; all other free memory is left alone.
     Part(ByteSize),
-    /// All but this many bytes are occupied; the level applies to the remaining ones.
+    /// All but this many bytes are occupied. The level applies to the bytes left.
     Leave(ByteSize),
-    /// A program needs this many bytes, of which the level (in percent) is unavailable; all other free memory is
+    /// A program needs this many bytes, and the level (in percent) of them is unavailable. All other free memory is
     /// fragmented too. This is Frag-L of the laboratory.
     Needed(ByteSize),
 }
@@ -74,7 +73,7 @@ pub struct Free {
     pub superpage: PageSize,
     /// Number of free superpages.
     pub superpages: u64,
-    /// Memory available without swapping, within the limits of control groups.
+    /// Bytes available without swapping, within the limits of control groups.
     pub available: ByteSize,
     /// The part of `available` that should stay free.
     pub margin: ByteSize,
@@ -93,7 +92,7 @@ pub struct Goal {
     pub occupied: u64,
     /// Number of superpages to fragment.
     pub fragmented: u64,
-    /// Number of free superpages to leave on the machine; `None`: all others are left alone.
+    /// Number of free superpages to leave on the machine; `None`: superpages that are not fragmented are left alone.
     pub left: Option<u64>,
     /// Maximum number of superpages to fragment, if more become free meanwhile.
     pub most: u64,
@@ -102,10 +101,10 @@ pub struct Goal {
 /// Why a goal is impossible.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum GoalError {
-    /// Less than one superpage.
+    /// The request is smaller than one superpage.
     #[error("{0} is less than a superpage of {1}; give at least that")]
     LessThanOne(ByteSize, PageSize),
-    /// More than the free superpages.
+    /// The request exceeds the free superpages.
     #[error(
         "{wanted} is more than lies free in superpages ({free}); give less, or free some memory"
     )]
@@ -115,7 +114,7 @@ pub enum GoalError {
         /// The free size.
         free: ByteSize,
     },
-    /// Too little memory would remain.
+    /// The goal leaves too little memory.
     #[error(
         "{taken} would be taken of {available} available, but {margin} should stay with the rest of the machine; \
          leave more, or free some memory"
@@ -131,14 +130,14 @@ pub enum GoalError {
 }
 
 impl GoalError {
-    /// Whether the machine, rather than the request, is the cause.
+    /// Returns whether the machine is the cause, not the request.
     pub fn is_cannot(&self) -> bool {
         !matches!(self, Self::LessThanOne(..))
     }
 }
 
 impl Goal {
-    /// The goal of a level (in percent) on a machine.
+    /// Returns the goal of a level (in percent) on a machine.
     ///
     /// # Errors
     /// Too few superpages are free, or too little memory would remain.
@@ -167,8 +166,8 @@ impl Goal {
             Extent::Leave(_) => (free.superpages - meant, of_meant, Some(left)),
             Extent::Needed(_) => (0, free.superpages - left, Some(left)),
         };
-        // All available memory may become free superpages as other processes free it. Bounded, because the kernel makes
-        // movable ones whole about as fast.
+        // All available memory may become free superpages as other processes free memory. The bound is needed because
+        // the kernel makes movable ones whole about as fast as they are fragmented.
         let half = fragmented + fragmented / 2;
         let most = match extent {
             Extent::All | Extent::Needed(_) if fragmented > 0 => {
@@ -186,8 +185,8 @@ impl Goal {
         Ok(goal)
     }
 
-    /// Number of superpages held whole until all others are fragmented, so that they are free at the end and compaction
-    /// cannot use them to make others.
+    /// Returns the number of superpages held whole until all others are fragmented. They are then free at the end, and
+    /// compaction cannot use them to make other superpages.
     fn kept_whole(&self) -> u64 {
         match self.kind {
             Kind::Pinned if self.fragmented > 0 => self.left.unwrap_or(0),
@@ -195,7 +194,7 @@ impl Goal {
         }
     }
 
-    /// Bytes held when the goal is reached.
+    /// Returns the number of bytes held when the goal is reached.
     pub fn bytes(&self) -> ByteSize {
         bytes(self.kind, self.superpage, self.occupied, self.fragmented)
     }
@@ -223,7 +222,7 @@ pub enum FragmentError {
     /// Free memory cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Cancelled.
+    /// The caller cancelled.
     #[error("interrupted")]
     Interrupted,
 }
@@ -235,18 +234,18 @@ pub struct Held {
     pub goal: Goal,
     memory: Vec<Mapping>,
     pins: PinnedPages,
-    /// Declared after `memory` and `pins`, so dropped after them.
+    /// Freed last, because fields are dropped in the order of declaration.
     cushion: Vec<Mapping>,
     pagemap: Pagemap,
-    /// Number of superpages taken whole.
+    /// Number of superpages occupied entirely.
     pub occupied: u64,
     /// Number of superpages fragmented.
     pub fragmented: u64,
 }
 
 impl Held {
-    /// Takes memory until the goal is reached or no more is available; the fields hold what was reached. `goes_on` gets
-    /// the numbers of superpages done and wanted; false cancels.
+    /// Takes memory until the goal is reached or no more is available; the fields hold how much was reached. `goes_on`
+    /// gets the numbers of superpages done and wanted, and cancels by returning false.
     ///
     /// # Errors
     /// No superpage is available, or `goes_on` returned false. All memory is freed.
@@ -282,7 +281,7 @@ impl Held {
             (Kind::Pinned, Some(_)) => held.fragment_all(&mut told)?,
             _ => held.fragment_free(root, &mut told)?,
         }
-        // Recently freed memory may have been merged only now.
+        // Recently freed memory may be merged only now, so look again.
         for _ in 0..MAX_PASSES {
             let is_left =
                 |left: u64| superpages(root, goal.superpage).map(|free| free > left + CHUNK);
@@ -299,11 +298,11 @@ impl Held {
         Ok(held)
     }
 
-    /// If a number of superpages is to be left, fragments those that became free since: compaction makes movable ones
-    /// whole, and other programs free theirs.
+    /// If the goal leaves a number of superpages free, fragments those that became free since: compaction makes movable
+    /// ones whole, and other programs free theirs.
     ///
     /// # Errors
-    /// As [`Held::take`]; memory held before stays held.
+    /// As [`Held::take`], but memory held before stays held.
     pub fn renew(
         &mut self,
         root: &Root,
@@ -321,12 +320,12 @@ impl Held {
         renewed
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> ByteSize {
         bytes(self.goal.kind, self.goal.superpage, self.occupied, self.fragmented)
     }
 
-    /// Takes `count` superpages whole into `pieces`; returns the number taken.
+    /// Takes `count` superpages whole into `pieces`. Returns the number taken.
     fn whole(
         &mut self,
         count: u64,
@@ -346,7 +345,7 @@ impl Held {
         Ok(all)
     }
 
-    /// Fragments free superpages until as few are free as wanted, or the maximum is fragmented.
+    /// Fragments free superpages until only as many are free as wanted, or the maximum is fragmented.
     fn fragment_free(
         &mut self,
         root: &Root,
@@ -370,8 +369,8 @@ impl Held {
         Ok(())
     }
 
-    /// Fragments superpages until none is available, including those that compaction makes for our faults, as it would
-    /// for the program's.
+    /// Fragments superpages until none is available. This includes superpages that compaction makes for our faults, as
+    /// it would for the program's.
     fn fragment_all(
         &mut self,
         told: &mut impl FnMut(&Self) -> Result<(), FragmentError>,
@@ -385,7 +384,7 @@ impl Held {
         Ok(())
     }
 
-    /// Fragments `count` superpages; returns the number fragmented.
+    /// Fragments `count` superpages. Returns the number fragmented.
     fn fragment(&mut self, count: u64) -> Result<u64, FragmentError> {
         let (mut piece, got) = fault(&self.pagemap, self.goal.superpage, count)?;
         let superpage = self.goal.superpage.bytes() as usize;
@@ -394,7 +393,7 @@ impl Held {
             self.split(&mut piece, *start, &kept)?;
             let stays = start + kept.start..start + kept.end;
             if self.goal.kind == Kind::Pinned {
-                // After the split: a superpage with an extra reference cannot be split.
+                // Pin after the split: a superpage with an extra reference cannot be split.
                 self.pins.pin(&mut piece, stays.clone())?;
             }
             for rest in [*start..stays.start, stays.end..start + superpage] {
@@ -406,9 +405,9 @@ impl Held {
         Ok(got.len() as u64)
     }
 
-    /// Makes the kernel split the superpage at `start`, of which the part `kept` stays. Parts freed from a whole
-    /// superpage would stay in memory until memory is short; and zero pages are freed when a superpage is split (Linux
-    /// 6.12, `try_to_map_unused_to_zeropage`), hence the writes.
+    /// Makes the kernel split the superpage at `start`, of which the part `kept` stays. Without the split, parts freed
+    /// from a whole superpage would stay in memory until memory is short. The writes are needed because the split frees
+    /// zero pages (Linux 6.12, `try_to_map_unused_to_zeropage`).
     fn split(
         &self,
         piece: &mut Mapping,
@@ -422,7 +421,7 @@ impl Held {
     }
 }
 
-/// Faults `count` superpages of memory; returns the offsets of those that really are superpages. The rest is freed.
+/// Faults `count` superpages of memory. Returns the offsets of those that really are superpages, and frees the rest.
 pub(crate) fn fault(
     pagemap: &Pagemap,
     superpage: PageSize,
@@ -432,11 +431,11 @@ pub(crate) fn fault(
     let page = sys::param::page_size().bytes() as usize;
     let mut piece = Mapping::aligned(count as usize * size, superpage)?;
     piece.advise(Advice::DontFork)?;
-    // Fails on a kernel without THP.
+    // Ignore the error of a kernel without THP.
     let _ = piece.advise(Advice::HugePage);
     let starts = (0..piece.len()).step_by(size);
     starts.clone().for_each(|start| piece.bytes_mut()[start] = 1);
-    // khugepaged would refill the freed pages.
+    // Otherwise khugepaged would refill the freed pages.
     let _ = piece.advise(Advice::NoHugePage);
     let mut got = Vec::new();
     for start in starts {
@@ -449,7 +448,7 @@ pub(crate) fn fault(
     Ok((piece, got))
 }
 
-/// Number of free superpages; 0 if the free lists do not report it.
+/// Returns the number of free superpages; 0 if the free lists do not report it.
 fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
     Ok(FreeContiguity::read(root, superpage)?.superpages.unwrap_or(0))
 }

@@ -1,10 +1,10 @@
-//! The benefit of superpages for a program: samples, statistics, comparisons, verdicts and their page.
+//! Measures the benefit of superpages for a program: samples, statistics, comparisons, verdicts and their page.
 //!
-//! `procedure` decides which run comes next, `warm` makes frames equally warm, `execute` makes the run while `watch`
-//! observes it; a `Sample` has the facts of one run, a `Document` of all runs. `stats`, `verdict` and `analysis`
-//! (from a document to its verdicts) are pure; `html` and `csv` present it. `prices` measures the cost of accesses
-//! on this machine, `zeroing` the cost of zeroing, `bench` how fast a process gets memory; `fragment` fragments free
-//! memory.
+//! `procedure` decides which run comes next. `warm` makes frames equally warm. `execute` makes the run while `watch`
+//! observes it. A `Sample` has the facts of one run, a `Document` those of all runs. `stats`, `verdict` and `analysis`
+//! (from a document to its verdicts) are pure; `html` and `csv` present the result. `prices` measures the cost of
+//! accesses on this machine, `zeroing` the cost of zeroing, `bench` how fast a process gets memory. `fragment`
+//! fragments free memory.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -1,4 +1,4 @@
-//! Whether libsuperpage.so was active in an arm's runs: an arm with `memory=` or rules for the library is
+//! Checks that libsuperpage.so was active in an arm's runs. An arm with `memory=` or rules for the library is
 //! meaningless without it.
 //! See docs/decisions/compare.md#3.
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::sample::Sample;
 
-/// The library's report on a run; `None` if it was not asked or is unknown.
+/// The library's report on a run. A field is `None` if the library was not part of the plan or the value is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PreloadReport {
-    /// Whether it reported that it is loaded.
+    /// Whether the library reported that it is loaded.
     pub answered: Option<bool>,
-    /// Bytes of superpages that it was asked for, granted or not.
+    /// Bytes of superpages that the program requested from the library, granted or not.
     pub asked_bytes: Option<u64>,
 }
 
@@ -20,21 +20,21 @@ pub struct PreloadReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LibraryFault {
-    /// It did not answer in every run.
+    /// The library did not answer in every run.
     Silent,
-    /// It should hand out memory, but was asked for none in all known runs.
+    /// The library should hand out memory, but no known run requested any.
     Idle,
 }
 
 impl PreloadReport {
-    /// The report on a run.
+    /// Returns the report on a run.
     pub fn from_sample(sample: &Sample) -> Self {
         Self { answered: sample.library_answered, asked_bytes: sample.library_asked_bytes }
     }
 }
 
 impl LibraryFault {
-    /// The problem, if any, according to the reports on an arm's runs.
+    /// Returns the problem, if any, according to the reports on an arm's runs.
     pub fn from_reports(
         recipe: &Recipe,
         told: impl IntoIterator<Item = PreloadReport>,
@@ -49,7 +49,7 @@ impl LibraryFault {
         is_idle.then_some(Self::Idle)
     }
 
-    /// A description, with the remedy.
+    /// Describes the problem, with the remedy.
     pub fn why(self, recipe: &Recipe) -> String {
         match self {
             Self::Silent => "libsuperpage.so, which should provide its memory, did not respond in \
@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(fault(recipe, &[answered, unknown]), None, "{recipe}");
             assert_eq!(fault(recipe, &[answered, silent]), Some(LibraryFault::Silent), "{recipe}");
         }
-        // Here the library only helps glibc, and coverage shows whether that was enough.
+        // In this arm the library only helps glibc, and coverage shows whether that was enough.
         assert_eq!(fault("thp", &[silent]), None);
     }
 

@@ -1,5 +1,5 @@
-//! Looks that processes with libsuperpage.so made at their own memory: the records of [`abi::looks`], read while a run
-//! lasts. Any process of the run may write anything there: what is read is used as numbers only.
+//! Looks that processes with libsuperpage.so made at their own memory. Reads the records of [`abi::looks`] during a
+//! run. Any process of the run may write anything into a record, so values are only used as numbers.
 //! See docs/decisions/watch.md#5.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -11,27 +11,26 @@ use host::coverage::Coverage;
 use sys::shared::SharedWords;
 use units::{ByteSize, PageSize, Pid};
 
-/// What a process read of itself.
+/// What a process read about its own memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OwnLook {
-    /// The process, by the number that it knows itself by.
+    /// Pid of the process in its own namespace.
     pub pid: Pid,
-    /// When, since the machine was started.
+    /// Time of the look, since boot.
     pub at: Duration,
-    /// Why; `None`: a reason of another version.
+    /// Reason of the look; `None`: a reason of another version.
     pub why: Option<Why>,
-    /// The most that it ever held, without pages of a pool; `None`: unknown.
+    /// High-water mark in bytes, without pages of a pool; `None`: unknown.
     pub high_water: Option<u64>,
-    /// What it held; `None`: it read nothing.
+    /// Memory by page size; `None`: the process read none.
     pub coverage: Option<Coverage>,
 }
 
-/// The records of a run's processes, each read once.
+/// The records of a run's processes. Each is read once.
 #[derive(Debug)]
 pub(crate) struct OwnLooks {
     words: SharedWords,
     next: u64,
-    /// Default page size of the pools.
     default_pool: PageSize,
 }
 
@@ -45,7 +44,8 @@ impl OwnLooks {
         self.words.word(WANTED).store(1, Relaxed);
     }
 
-    /// The records since the last call. An incomplete record is left for later, unless this `is_last`.
+    /// Returns the records written since the last call. An incomplete record is left for later, unless this call
+    /// `is_last`.
     pub(crate) fn take(&mut self, is_last: bool) -> Vec<OwnLook> {
         let head = self.words.long(HEAD).load(Acquire);
         let records = RECORDS as u64;
@@ -58,7 +58,7 @@ impl OwnLooks {
             let number = self.next;
             match self.read(number) {
                 Some(fields) => found.push(self.understand(&fields)),
-                // The writer may have been killed.
+                // Skip the record if its writer may have been killed.
                 None if !is_last && head - number < records / 2 => break,
                 None => {}
             }
@@ -118,7 +118,7 @@ mod tests {
         (counters, looks)
     }
 
-    /// Writes a record as a process does, except the stamp.
+    /// Writes a record as a process does, except for the stamp.
     fn begin(looks: &OwnLooks, fields: &[(Field, u64)]) -> u64 {
         let number = looks.words.long(HEAD).fetch_add(1, Relaxed);
         looks.words.long(word(number, Field::Stamp)).store(0, Relaxed);

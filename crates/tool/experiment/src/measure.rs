@@ -4,17 +4,17 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The quantity of a verdict. Documents have [`Measure::name`].
+/// The quantity of a verdict. Documents store [`Measure::name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Wall time; with a service, the time of its load.
+    /// Wall time; for a service, the wall time of its load.
     Wall,
     /// The metric of this name. No metric is named `wall`.
     Metric(String),
 }
 
 impl Measure {
-    /// `wall`, or the metric's name.
+    /// Returns `wall`, or the metric's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Wall => "wall",
@@ -22,17 +22,17 @@ impl Measure {
         }
     }
 
-    /// Column heading of a table; a service's time is its load's.
+    /// Returns the column heading of a table; a service's time is its load's.
     pub fn column(&self, has_service: bool) -> &str {
         if *self == Self::Wall && has_service { "load" } else { self.name() }
     }
 
-    /// Name in headings of a page.
+    /// Returns the name in headings of a page.
     pub fn heading(&self) -> &str {
         if *self == Self::Wall { "wall time" } else { self.name() }
     }
 
-    /// The percentile of a metric named after one: 99.9 for `p99.9`.
+    /// Returns the percentile of a metric named after one: 99.9 for `p99.9`.
     pub fn percentile(&self) -> Option<f64> {
         match self {
             Self::Wall => None,

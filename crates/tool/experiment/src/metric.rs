@@ -1,4 +1,4 @@
-//! The program's own metric, parsed from its output.
+//! Parses the program's own metric from its output.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::stats::Better;
 pub struct MetricSpec {
     /// Name in tables.
     pub name: String,
-    /// Its unit, if known.
+    /// Unit of the values, if known.
     pub unit: Option<String>,
     /// The value is the first group of the last match; the whole match if there are no groups.
     pub regex: String,
@@ -49,7 +49,7 @@ pub enum MetricError {
 }
 
 impl Metric {
-    /// Compiles the pattern. Lines are matched as a whole text: `^` and `$` mean line ends.
+    /// Compiles the pattern for matching the whole output: `^` and `$` match at line ends.
     pub fn compile(pattern: &str) -> Result<Self, MetricError> {
         let line = |error: regex::Error| {
             let text = error.to_string();
@@ -60,7 +60,7 @@ impl Metric {
         Ok(Self { regex })
     }
 
-    /// The value in `printed`: its last match, for programs that report progress.
+    /// Returns the value in `printed`: the last match, because programs report progress before the result.
     pub fn find(&self, printed: &str) -> Result<f64, MetricError> {
         let pattern = || self.regex.as_str().to_string();
         let last = self.regex.captures_iter(printed).last().ok_or_else(|| {
@@ -70,7 +70,7 @@ impl Metric {
         })?;
         let found = last.iter().skip(1).flatten().next().unwrap_or(last.get(0).expect("group 0"));
         match without_groups(found.as_str().trim()).parse::<f64>() {
-            // What a document may hold when it is read back.
+            // Accept only values that a document may hold.
             Ok(value) if (f64::MIN_POSITIVE..=units::MAX_FIGURE).contains(&value) => Ok(value),
             _ => Err(MetricError::NotANumber {
                 pattern: pattern(),
@@ -105,7 +105,7 @@ mod tests {
         let printed = "rate: 12.5 op/s\nrate: 1,250.5 op/s\nlast 7";
         assert_eq!(find(r"rate: ([\d.,]+)", printed).unwrap(), 1250.5);
         assert_eq!(find(r"[\d.,]+", "1,234,567").unwrap(), 1234567.0);
-        // A decimal comma, or a part of a group.
+        // Numbers with a decimal comma, or with an incomplete group.
         for strange in ["9,75", "1.234,5", "1234,567", "1,23,456", ",5"] {
             assert!(find(r"[\d.,]+", strange).is_err(), "{strange}");
         }

@@ -1,7 +1,7 @@
-//! Measures this machine's [`Prices`]: the same accesses alternately to memory verified to be on base pages and on
-//! superpages.
+//! Measures this machine's [`Prices`]: makes the same accesses alternately to memory verified to be on base pages and
+//! on superpages.
 //!
-//! No setting of the machine is changed.
+//! Changes no setting of the machine.
 //! See docs/decisions/prediction.md#2.
 
 use host::Root;
@@ -17,15 +17,15 @@ use crate::warm::{Blocks, warm};
 
 /// Binary logarithm of the smallest footprint, in base pages: 64 pages fit the first level of every known TLB.
 const MIN_OCTAVE: usize = 6;
-/// Number of measurements per visit; the median counts.
+/// Number of measurements per visit, of which the median is used.
 const REPEATS: u64 = 3;
-/// Number of measurements of far accesses; the median counts.
+/// Number of measurements of far accesses, of which the median is used.
 const FAR_REPEATS: u64 = 9;
 /// Approximate duration of one measurement, in nanoseconds.
 const SLICE: f64 = 12e6;
 /// Minimum and maximum number of accesses of one measurement.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
-/// Minimum of the largest footprint, in bytes; larger than every cache.
+/// Minimum size of the largest footprint, in bytes; larger than every cache.
 const MIN_FOOTPRINT: usize = 256 << 20;
 
 /// Why there are no prices.
@@ -34,7 +34,7 @@ pub enum PricesError {
     /// The kernel refused.
     #[error("memory prices: {0}")]
     Sys(#[from] SysError),
-    /// There is no superpage size, or no transparent superpages.
+    /// This machine has no superpage size, or no transparent superpages.
     #[error(
         "memory prices: this kernel has no transparent superpages; no superpage's price can be \
          measured"
@@ -59,26 +59,26 @@ pub enum PricesError {
     Interrupted,
 }
 
-/// Measurements of one or several visits, from which prices are made. Load of a shared host and positions of frames
-/// differ from one minute to the next; a comparison with runs needs visits before and after them.
+/// Measurements of one or several visits, from which prices are computed. The load of a shared host and the positions
+/// of frames differ from one minute to the next. A comparison with runs therefore needs visits before and after them.
 pub struct Samples {
     superpage: PageSize,
     base: PageSize,
     bytes: usize,
     footprints: Vec<usize>,
     points: Vec<[Point; 3]>,
-    /// Nanoseconds per base page in sequential order: read, written; on base pages and on superpages.
+    /// Nanoseconds per base page in sequential order: reads, then writes; each on base pages and on superpages.
     sequential: [[Vec<f64>; 2]; 2],
-    /// Nanoseconds of first touches on base pages and on superpages.
+    /// Nanoseconds of first touches: on base pages, and on superpages.
     faults: [Vec<f64>; 2],
-    /// Number of finished visits; each adds the same number of times to every list.
+    /// Number of finished visits. Each visit adds the same number of times to every list.
     visits: usize,
 }
 
 /// Accesses to memory far beyond the caches, in nanoseconds: on base pages and on superpages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FarAccesses {
-    /// Bytes of each kind of page.
+    /// Bytes of memory on each kind of page.
     pub memory: ByteSize,
     /// Dependent loads (pointer chase).
     pub dependent: [f64; 2],
@@ -87,7 +87,7 @@ pub struct FarAccesses {
 }
 
 impl FarAccesses {
-    /// Measures over `memory` bytes of each kind of page. `step` as in [`Samples::visit`].
+    /// Measures over `memory` bytes on each kind of page. `step` works as in [`Samples::visit`].
     pub fn measure(
         memory: ByteSize,
         superpage: Option<PageSize>,
@@ -114,13 +114,12 @@ impl FarAccesses {
     }
 }
 
-/// Memory on one kind of page.
 struct Side {
     memory: Mapping,
 }
 
 impl Samples {
-    /// No measurements yet; footprints up to `most`. A visit needs twice that memory.
+    /// Creates samples without measurements, for footprints up to `most`. A visit needs twice that memory.
     pub fn new(most: ByteSize, superpage: Option<PageSize>) -> Result<Self, PricesError> {
         let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
         let base = sys::param::page_size();
@@ -133,7 +132,8 @@ impl Samples {
         Ok(Self { superpage, base, bytes, footprints, points, sequential, faults, visits: 0 })
     }
 
-    /// Measures everything, on newly allocated memory. `step` gets the steps done and the total; false stops it.
+    /// Measures everything, on newly allocated memory. `step` gets the number of steps done and the total, and cancels
+    /// by returning false.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
         let of = REPEATS as usize + 3;
         let mut next = |done: usize| match step(done, of) {
@@ -146,7 +146,8 @@ impl Samples {
             Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
         ];
         let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
-        // Rounds outermost: a disturbance of a second then spoils one sample of several points, not all samples of one.
+        // Loop over rounds outermost: a disturbance of a second then spoils one sample of several points, not all
+        // samples of one point.
         for repeat in 0..=REPEATS {
             next(repeat as usize)?;
             let footprints = self.footprints.iter().enumerate();
@@ -158,7 +159,7 @@ impl Samples {
             }
         }
         next(REPEATS as usize + 1)?;
-        // Free the old memory first: both at once would need half as much again.
+        // Free the old memory first: both together would need half as much memory again.
         let [base, superpage] = sides;
         drop(base);
         let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
@@ -174,10 +175,10 @@ impl Samples {
         Ok(())
     }
 
-    /// Nanoseconds to read and write all lines of a base page in order, on both sides, with parallel streams as in
-    /// STREAM. A single stream is prefetched so well that its translation hardly shows. A written page costs what copy
-    /// and triad take beyond the three pages that they read: the write-allocate reads and write-backs mix with other
-    /// lines, so reading alone does not show that cost.
+    /// Measures the nanoseconds to read and to write all lines of a base page in order, on both sides, with parallel
+    /// streams as in STREAM. A single stream is prefetched so well that its translation hardly shows. The price of a
+    /// written page is what copy and triad take beyond the three pages that they read. Reading alone does not show that
+    /// price, because write-allocate reads and write-backs mix with other lines.
     fn visit_in_order(&mut self, sides: &mut [Side; 2]) {
         let pages = (self.bytes as u64 / 4 / self.base.bytes()) as f64;
         for repeat in 0..=REPEATS {
@@ -192,12 +193,12 @@ impl Samples {
         }
     }
 
-    /// Median prices of all visits.
+    /// Returns the median prices of all visits.
     pub fn prices(&self) -> Prices {
         self.priced(&middle)
     }
 
-    /// Median prices of each visit; their spread shows the effect of frames and other load.
+    /// Returns the median prices of each visit; their spread shows the effect of frames and other load.
     pub fn by_visit(&self) -> Vec<Prices> {
         (0..self.visits)
             .map(|visit| {
@@ -233,14 +234,14 @@ impl Samples {
     }
 }
 
-/// The order in which base pages are first touched, and therefore lie in memory: AMD's TLB coalesces neighbours touched
-/// in order into one entry, and hypervisor tables are used less, the closer frames lie.
+/// Order of first touches of base pages, which is also their order in physical memory. AMD's TLB coalesces neighbours
+/// touched in order into one entry, and close frames need fewer of the hypervisor's tables.
 #[derive(Clone, Copy, PartialEq)]
 enum Touched {
     /// In order, as programs fill one structure.
     InOrder,
-    /// Four quarters in turns, as STREAM's arrays are filled. (Priced in order, its translation cost nothing; it really
-    /// cost 13 %.)
+    /// Four quarters in turns, as STREAM's arrays are filled. (Measured in order, STREAM's translation seemed to cost
+    /// nothing; it really cost 13 %.)
     InTurns,
 }
 
@@ -252,7 +253,7 @@ impl Side {
         advice: Advice,
         touched: Touched,
     ) -> Result<Self, PricesError> {
-        // As before a compared run, so that base pages lie where the run's pages lie. (Their position made the
+        // Warm as before a compared run, so that base pages lie where the run's pages lie. (Their position made the
         // difference between 0.76 and 1.3 s for the same GUPS.)
         let blocks = if advice == Advice::HugePage { Blocks::Whole } else { Blocks::Small };
         warm(&Root::real(), bytes as u64, superpage, blocks, || false);
@@ -268,11 +269,12 @@ impl Side {
         let Some(mut got) = side.got(advice) else { return Ok(side) };
         let mut side = side;
         if got < bytes as u64 && advice == Advice::HugePage {
-            // Compaction may provide what faults did not get without waiting. The read-back below verifies it.
+            // Compaction may provide superpages that faults did not get without waiting. The read-back below verifies
+            // it.
             let _ = side.memory.advise(Advice::Collapse);
             got = side.got(advice).unwrap_or(got);
         }
-        // A few missing superpages do not affect a price.
+        // A few missing superpages do not change a price.
         if got < bytes as u64 / 100 * 95 {
             let on = if advice == Advice::HugePage { "superpages" } else { "base pages" };
             return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
@@ -280,7 +282,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Number of bytes on the requested pages; `None` if the kernel does not report it (before Linux 6.7).
+    /// Returns the number of bytes on the requested pages; `None` if the kernel does not report it (before Linux 6.7).
     fn got(&self, advice: Advice) -> Option<u64> {
         let found = pages_of(&self.memory)?;
         Some(match advice {
@@ -294,12 +296,11 @@ impl Side {
     }
 }
 
-/// One access pattern at one footprint, being measured.
 #[derive(Default)]
 struct Point {
-    /// Accesses per sample: as many as fit into a slice; the warming round determines it.
+    /// Number of accesses per sample. The warming round sets it so that a sample fills a slice.
     count: u64,
-    /// Nanoseconds per access, on base pages and on superpages.
+    /// Nanoseconds per access: on base pages, and on superpages.
     times: [Vec<f64>; 2],
 }
 
@@ -313,10 +314,10 @@ impl Point {
         seed: u64,
     ) {
         let count = if warming { ACCESSES.0 as u64 } else { self.count };
-        // A running program has page-table lines in its caches as far as they fit. The other side has just used the
-        // caches, so fill them again: four accesses per line of a table, which holds eight entries. Use the same
-        // kernel, because other processes evict lines from a shared cache meanwhile, and a chase leaves them more time
-        // than independent loads (which made a chase's translation cheaper than a program sees).
+        // A running program has page-table lines in its caches, as far as they fit. The other side has just used the
+        // caches, so fill them again: four accesses per line of a table, which holds eight entries. Use the measured
+        // kernel for this: other processes evict lines from a shared cache meanwhile, and have more time for it during
+        // a chase. (Filling with independent loads made a chase's translation cheaper than a program sees.)
         let tables = footprint as u64 / sys::param::page_size().bytes() / 2;
         for (side, times) in sides.iter_mut().zip(&mut self.times) {
             kernel(side.words(footprint), tables, !seed);
@@ -329,7 +330,7 @@ impl Point {
     }
 }
 
-/// The median; 0 if empty, before the first visit.
+/// Returns the median; 0 for an empty list, before the first visit.
 fn middle(times: &[f64]) -> f64 {
     median(&mut times.to_vec()).unwrap_or(0.0)
 }

@@ -1,7 +1,7 @@
-//! The experiment: warm-ups, then ABBA blocks until the stopping rule is met.
+//! Runs an experiment: warm-ups, then ABBA blocks until the stopping rule is met.
 //!
-//! Controls the order of runs and the decision to continue; an [`Executor`] makes the runs. Deterministic given its
-//! seed and the executor's results.
+//! This module decides the order of runs and when to stop; an [`Executor`] makes the runs. The same seed and executor
+//! results give the same experiment.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +19,22 @@ use crate::verdict::{Effect, Margin, Verdict, verdict};
 /// Stopping rule, limits and seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Seed of the order, the padding and the waste samples.
+    /// Seed of the run order, of the environment padding, and of the samples of wasted memory.
     pub seed: u64,
     /// Warm-up runs per arm.
     pub warm_ups: u32,
     /// The stopping rule.
     pub rule: Rule,
-    /// Time limit in seconds of all measured blocks.
+    /// Time limit in seconds for all measured blocks together.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
-    /// Soft limit in seconds, used when `--max-time` was not given: the time is extended up to this for a few
-    /// runs of each arm.
+    /// Soft limit in seconds, used when `--max-time` was not given. The time is extended up to this limit until each
+    /// arm has a few runs.
     #[serde(default, deserialize_with = "units::seconds")]
     pub patience_seconds: Option<f64>,
 }
 
-/// Parameters of the verdicts, which the stopping rule needs.
+/// Parameters of the verdicts that the stopping rule needs.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Minimum difference that matters.
@@ -68,7 +68,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// The reason, as far as it affects the error rate.
+    /// Classifies the reason by its effect on the error rate.
     pub fn end(self) -> End {
         match self {
             Self::Decided => End::Decided,
@@ -85,7 +85,7 @@ pub enum Event<'a> {
     Begins(Run),
     /// A run ended.
     Ended(&'a Sample),
-    /// A block is complete; with the maximum number of runs per arm that limits and time allow.
+    /// A block is complete. The number is the maximum number of runs per arm that limits and time allow.
     Block(&'a Progress, u32),
 }
 
@@ -102,9 +102,9 @@ pub struct Ran {
     pub elapsed: Duration,
 }
 
-/// Runs `arms` arms. The stopping rule applies to wall time and to every metric.
+/// Runs the experiment with this number of arms. The stopping rule applies to wall time and to every metric.
 ///
-/// If interrupted after a complete block, it returns the samples so far.
+/// If interrupted after a complete block, returns the samples of all completed runs.
 pub fn run(
     executor: &mut dyn Executor,
     arms: u32,
@@ -116,7 +116,7 @@ pub fn run(
     run_by(&|| began.elapsed(), executor, arms, settings, question, observe)
 }
 
-/// [`run`] with a custom clock.
+/// Like [`run`], with a custom clock.
 pub fn run_by(
     clock: &dyn Fn() -> Duration,
     executor: &mut dyn Executor,
@@ -135,7 +135,7 @@ pub fn run_by(
     Ok(Ran { samples, stopped, looks, elapsed: clock() })
 }
 
-#[allow(clippy::too_many_arguments)] // The output parameters must survive a failure.
+#[allow(clippy::too_many_arguments)] // output parameters, because they must survive a failure
 fn make(
     clock: &dyn Fn() -> Duration,
     executor: &mut dyn Executor,
@@ -201,13 +201,12 @@ fn make(
     unreachable!("an endless range ended")
 }
 
-/// Whether a complete block of all arms was measured.
 fn has_block(samples: &[Sample], arms: u32) -> bool {
     let first = |sample: &&Sample| sample.purpose == Purpose::Measured && sample.block == 0;
     samples.iter().filter(first).count() as u32 == 2 * arms
 }
 
-/// One metric's samples for the statistics: measured runs that succeeded, or all.
+/// Returns one metric's values of the measured runs. Failed runs are among `samples` only if they count.
 pub fn values(samples: &[Sample], of: impl Fn(&Sample) -> Option<f64>) -> Vec<stats::Sample> {
     let measured = samples.iter().filter(|sample| sample.purpose == Purpose::Measured);
     measured
@@ -218,11 +217,11 @@ pub fn values(samples: &[Sample], of: impl Fn(&Sample) -> Option<f64>) -> Vec<st
         .collect()
 }
 
-/// "The same" ends an experiment once the ratio is known within this many times the required precision: arms that may
-/// be equal within 5 % may differ by 3 %, and then more runs help.
+/// "The same" ends an experiment only when the ratio is known within this many times the required precision. Arms that
+/// may be equal within 5 % may really differ by 3 %, and then more runs help.
 const SAME_ENOUGH: f64 = 1.5;
 
-/// The precision of the ratios if the runs end here.
+/// Returns the precision of the ratios if the runs end here.
 fn progress(
     samples: &[Sample],
     arms: u32,
@@ -245,7 +244,7 @@ fn progress(
     let mut all = Progress { blocks: blocks(&wall), half_width: Some(0.0), decided: true };
     for (values, better) in std::iter::once((wall, Better::Lower)).chain(metrics) {
         for arm in 1..arms {
-            // Incomparable values (a metric of a failed run) never stop an experiment early.
+            // Incomparable values, such as a metric of a failed run, never stop an experiment early.
             let compared = stats::compare(&values, 0, arm, better, &estimate);
             let half = compared.as_ref().ok().and_then(|compared| compared.half_width());
             all.half_width = all.half_width.zip(half).map(|(all, half)| all.max(half));

@@ -1,8 +1,8 @@
-//! The processes of a run.
+//! Finds and ends the processes of a run.
 //!
-//! An experiment is the subreaper of its descendants: a program that daemonizes becomes our own child and stays part
-//! of its run. Descendants from before the first run (a shell's `superpage … > >(tee log)` makes `tee` our child)
-//! are preexisting, and are neither watched nor ended.
+//! An experiment is the subreaper of its descendants: a program that daemonizes becomes our own child and stays part of
+//! its run. Descendants that existed before the first run are neither watched nor ended. (In a shell, `superpage … >
+//! >(tee log)` makes `tee` our child.)
 //! See docs/decisions/compare.md#2.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use host::{Root, process};
 use sys::wait::Usage;
 use units::Pid;
 
-/// Maximum wait for killed processes to disappear: one in the middle of I/O may linger.
+/// Maximum wait for killed processes to disappear; a process in the middle of I/O may take long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The processes of a run.
@@ -21,33 +21,33 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ProcessTree {
     root: Root,
     head: Pid,
-    /// Preexisting descendants of `head`, with their start times; `None` if `head` itself is a member.
+    /// Descendants of `head` that existed before, with their start times; `None` if `head` itself is a member.
     preexisting: Option<BTreeSet<(Pid, u64)>>,
 }
 
-/// Processes left running.
+/// Processes that a run left running.
 #[derive(Clone, Debug, Default)]
 pub struct Stragglers {
     /// Number of processes ended.
     pub ended: u32,
-    /// Resource usage of these and other orphans of the run.
+    /// Resource usage of these processes and of other orphans of the run.
     pub usage: Vec<Usage>,
     /// Processes that did not end.
     pub remaining: Vec<Pid>,
 }
 
 impl ProcessTree {
-    /// A child and its descendants.
+    /// Creates the tree of a child and its descendants.
     pub fn from_child(root: Root, child: Pid) -> Self {
         Self { root, head: child, preexisting: None }
     }
 
-    /// The descendants of one of our processes, without itself.
+    /// Creates the tree of the descendants of one of our processes, without that process.
     pub fn below(root: Root, head: Pid) -> Self {
         Self { root, head, preexisting: Some(BTreeSet::new()) }
     }
 
-    /// The future descendants of this process.
+    /// Creates the tree of this process's future descendants.
     pub fn below_us(root: Root) -> Self {
         let head = sys::param::own_pid();
         let below = process::tree(&root, head).into_iter().filter(|pid| *pid != head);
@@ -55,13 +55,13 @@ impl ProcessTree {
         Self { root, head, preexisting: Some(preexisting) }
     }
 
-    /// The current members.
+    /// Returns the members that are alive.
     pub fn members(&self) -> Vec<Pid> {
         let processes = self.processes().into_iter();
         processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
     }
 
-    /// The current members, including zombies; parents before children.
+    /// Returns the current members, including zombies; parents before children.
     pub fn processes(&self) -> Vec<(Pid, Stat)> {
         let mut tree = process::tree_with_stat(&self.root, self.head);
         if let Some(preexisting) = &self.preexisting {
@@ -72,8 +72,8 @@ impl ProcessTree {
         tree
     }
 
-    /// Ends every member, so that the next run has the machine to itself. Repeats, because a member's own
-    /// children become ours when it ends.
+    /// Ends every member, so that the next run has the machine to itself. Repeats, because the children of an ended
+    /// member become ours.
     pub fn end(&self) -> Stragglers {
         let (began, own) = (Instant::now(), sys::param::own_pid());
         let mut done = Stragglers::default();
@@ -85,7 +85,7 @@ impl ProcessTree {
             let (dead, live): (Vec<_>, Vec<_>) =
                 self.processes().into_iter().partition(|(_, stat)| stat.is_dead());
             done.remaining = live.into_iter().map(|(pid, _)| pid).collect();
-            // A zombie that is our child must be reaped here: its usage belongs to the run.
+            // Reap zombies that are our children here: their usage belongs to the run.
             let is_waited_for = !dead.iter().any(|(_, stat)| stat.parent == own);
             let is_over = done.remaining.is_empty() && is_waited_for;
             if is_over || began.elapsed() > PATIENCE {

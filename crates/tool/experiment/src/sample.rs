@@ -21,7 +21,7 @@ pub enum Purpose {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Sample {
-    /// Index of the arm, from 0, the reference.
+    /// Index of the arm; 0 is the reference.
     pub arm: u32,
     /// Purpose of the run.
     pub purpose: Purpose,
@@ -29,11 +29,11 @@ pub struct Sample {
     pub block: u32,
     /// Position in the block.
     pub slot: u32,
-    /// Wall time from before the fork until the program ended; for a service, of its load.
+    /// Wall time from just before the fork until the program ended; for a service, wall time of its load.
     #[serde(deserialize_with = "units::elapsed")]
     pub wall_seconds: f64,
-    /// User CPU time of all processes; for a service, from its start until it had stopped, as are the following
-    /// fields.
+    /// User CPU time of all processes. For a service, this and the following fields are from its start until it had
+    /// stopped.
     #[serde(deserialize_with = "units::seconds")]
     pub user_seconds: f64,
     /// Kernel CPU time of all processes.
@@ -48,21 +48,21 @@ pub struct Sample {
     /// Maximum resident set of any one process, without hugetlb pages.
     #[serde(deserialize_with = "units::bytes")]
     pub max_rss_bytes: u64,
-    /// Memory seen by the watch.
+    /// Memory observed by the watch.
     pub memory: Observed,
     /// THP faults on this machine that fell back to base pages during the run.
     #[serde(deserialize_with = "units::count")]
     pub thp_fault_fallbacks: Option<u64>,
-    /// Times a process on this machine waited for compaction during the run.
+    /// Number of waits for compaction on this machine during the run.
     #[serde(deserialize_with = "units::count")]
     pub compaction_stalls: Option<u64>,
-    /// Times a process on this machine waited for reclaim during the run.
+    /// Number of waits for reclaim on this machine during the run.
     #[serde(deserialize_with = "units::count")]
     pub reclaim_stalls: Option<u64>,
-    /// Free memory in blocks of at least a superpage, before the run.
+    /// Bytes of free memory in blocks of at least a superpage, before the run.
     #[serde(deserialize_with = "units::bytes")]
     pub free_superpage_bytes_before: Option<u64>,
-    /// Free memory in blocks of at least a superpage, after the run.
+    /// Bytes of free memory in blocks of at least a superpage, after the run.
     #[serde(deserialize_with = "units::bytes")]
     pub free_superpage_bytes_after: Option<u64>,
     /// The program's own figure of merit, if requested.
@@ -75,31 +75,31 @@ pub struct Sample {
         deserialize_with = "units::figure_of_merit"
     )]
     pub more_metrics: Vec<f64>,
-    /// Exit code; `null` if a signal ended it.
+    /// Exit code; `null` if a signal ended the program.
     #[serde(deserialize_with = "units::exit_code")]
     pub exit_code: Option<i32>,
-    /// The signal that ended the run, if any.
+    /// The signal that ended the program, if any.
     #[serde(deserialize_with = "units::signal")]
     pub signal: Option<i32>,
-    /// Memory touched and released just before, so that frames were equally warm for every arm.
+    /// Bytes of memory touched and released just before the run, so that frames were equally warm for every arm.
     #[serde(deserialize_with = "units::bytes")]
     pub warmed_bytes: u64,
-    /// Bytes of padding in its environment.
+    /// Bytes of padding in the program's environment.
     pub environment_padding: u32,
-    /// Whether libsuperpage.so, if planned, reported that it was loaded; `null` if it was not planned or is
-    /// unknown.
+    /// Whether libsuperpage.so, if planned, reported that it was loaded; `null` if it was not planned, or if the answer
+    /// is unknown.
     #[serde(default)]
     pub library_answered: Option<bool>,
     /// Bytes of superpages that the program requested from the library, granted or not; `null` as above.
     #[serde(default, deserialize_with = "units::bytes")]
     pub library_asked_bytes: Option<u64>,
-    /// Actions of superpage for a design that it enforced itself.
+    /// What superpage did for a design that it enforced itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<live::Report>,
     /// Superpages that superpage freed for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supplied: Option<Supplied>,
-    /// Number of processes left behind, and ended afterwards.
+    /// Number of processes that the run left behind, and that were ended afterwards.
     pub stragglers: u32,
     /// For a service: times of the other phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,12 +119,12 @@ impl Sample {
         }
     }
 
-    /// Whether the program succeeded.
+    /// Returns whether the program succeeded.
     pub fn succeeded(&self) -> bool {
         self.exit_code == Some(0)
     }
 
-    /// The program's value of the document's `index`-th metric, from 0.
+    /// Returns the program's value of the document's `index`-th metric, from 0.
     pub fn metric_at(&self, index: usize) -> Option<f64> {
         match index.checked_sub(1) {
             None => self.metric,
@@ -132,17 +132,17 @@ impl Sample {
         }
     }
 
-    /// Approximate duration of the watch.
+    /// Returns the approximate duration of the watch in seconds.
     pub fn watched_seconds(&self) -> f64 {
         self.wall_seconds + self.service.map_or(0.0, |phases| phases.before_load())
     }
 
-    /// Duration of the whole run.
+    /// Returns the duration of the whole run in seconds.
     pub fn run_seconds(&self) -> f64 {
         self.wall_seconds + self.service.map_or(0.0, |phases| phases.seconds())
     }
 
-    /// Maximum memory at one time; `None` for a run too short to be seen.
+    /// Returns the maximum memory at one time, in bytes; `None` for a run too short to be observed.
     pub fn peak_bytes(&self) -> Option<u64> {
         self.memory.peak_resident_bytes
     }

@@ -1,4 +1,4 @@
-//! Variation of equal runs. Pure.
+//! Computes how much equal runs vary. Pure.
 
 use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
@@ -17,7 +17,7 @@ pub struct Widest {
     pub deviation: f64,
 }
 
-/// The largest standard deviation of an arm's values; `None` if no arm has two runs with values.
+/// Returns the largest standard deviation of an arm's values; `None` if no arm has two runs with values.
 pub fn widest(samples: &[Sample], arms: u32, metrics: usize) -> Option<Widest> {
     let pairs = (0..arms).flat_map(|arm| (0..metrics).map(move |metric| (arm, metric)));
     let all = pairs.filter_map(|(arm, metric)| {

@@ -1,10 +1,10 @@
-//! Free superpages in bulk, for a program that is about to use them: the library in the program makes requests
-//! through the run's counters, and a thread beside the program (root) frees superpages.
+//! Frees superpages in bulk for a program that is about to use them. The library in the program makes requests through
+//! the run's counters; a thread of superpage (root) frees the superpages.
 //!
-//! The kernel compacts for one superpage at a time when it is touched, which costs a program several times as much
-//! as growing the hugetlb pool by the same number. So the pool is grown, in steps, until a step gains too few, and
-//! shrunk at once: the compacted memory stays free. If that is not enough, smaller sizes of THP that are off are
-//! turned on for advised memory, until the program ends.
+//! The kernel compacts for one superpage at a time when it is touched, which costs a program several times as much as
+//! growing the hugetlb pool by the same number. So the thread grows the pool in steps, until a step gains too few, and
+//! shrinks it at once: the compacted memory stays free. If that is not enough, the thread enables smaller THP sizes
+//! that are off, for advised memory, until the program ends.
 //! See docs/decisions/contiguity.md#6.
 
 use std::path::{Path, PathBuf};
@@ -25,13 +25,12 @@ use crate::contiguous::{self, STEP};
 use crate::counters::CounterFile;
 use crate::fragment::{self, FragmentError};
 
-/// Number of superpages probed in addition to the free ones.
+/// Number of superpages that a probe takes in addition to the free ones.
 const EXTRA_TRIED: u64 = 4;
-/// Maximum fraction of the control group's headroom to probe.
+/// A probe takes at most one part in this many of the control group's headroom.
 const TRIED_SHARE: u64 = 4;
-/// Maximum time per request.
 const MAX_TIME: Duration = Duration::from_millis(1000);
-/// Poll interval for the end of the thread.
+/// Interval at which the thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The thread that serves a run.
@@ -44,7 +43,7 @@ pub struct Supply {
 /// Results for a run.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Supplied {
-    /// Number of requests of its processes.
+    /// Number of requests of the run's processes.
     #[serde(deserialize_with = "units::count")]
     pub requests: u64,
     /// Number of superpages requested.
@@ -53,13 +52,13 @@ pub struct Supplied {
     /// Number of superpages freed.
     #[serde(deserialize_with = "units::count")]
     pub got: u64,
-    /// Total time.
+    /// Seconds spent on all requests.
     #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
     /// Time of each request, in microseconds.
     #[serde(skip)]
     pub took: Vec<u64>,
-    /// The smaller sizes of THP that were turned on.
+    /// The smaller THP sizes that were enabled.
     pub sizes: Vec<PageSize>,
     /// Why the supply failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,19 +71,18 @@ struct Shared {
     ends: AtomicBool,
 }
 
-/// State of the thread.
 struct Work {
     root: Root,
     journal: PathBuf,
     superpage: PageSize,
     sizes: Vec<PageSize>,
-    /// Sizes that are turned on until the end.
+    /// Sizes that stay enabled until the end.
     on: Vec<SharedKnob>,
     supplied: Supplied,
 }
 
 impl Supply {
-    /// Serves the processes of a plan's run; `None` where it is not to be, or the machine has no superpages.
+    /// Serves the processes of a plan's run; `None` if the plan does not ask for it, or the machine has no superpages.
     ///
     /// # Errors
     /// The counters cannot be mapped, or no thread started.
@@ -99,7 +97,7 @@ impl Supply {
         Self::start(counters, root.clone(), journal, superpage, sizes).map(Some)
     }
 
-    /// Serves processes; `sizes` may be turned on.
+    /// Starts serving; `sizes` may be enabled.
     fn start(
         counters: &CounterFile,
         root: Root,
@@ -127,7 +125,7 @@ impl Supply {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Stops the thread, and turns off the sizes that it turned on.
+    /// Stops the thread, and disables the sizes that it enabled.
     pub fn stop(mut self) -> Supplied {
         self.end()
     }
@@ -168,10 +166,10 @@ impl Shared {
 }
 
 impl Work {
-    /// Frees up to `wanted` superpages; returns their number.
+    /// Frees up to `wanted` superpages. Returns the number freed.
     fn supply(&mut self, wanted: u64) -> u64 {
         let began = Instant::now();
-        // The pool takes free superpages first.
+        // The pool takes superpages that are already free first, so add them to the count.
         let free = FreeContiguity::for_programs(&self.root, self.superpage).ok();
         let free = free.and_then(|free| free.superpages).unwrap_or(0);
         let count = (free + wanted).min(self.most());
@@ -201,7 +199,7 @@ impl Work {
         contiguous::gather(&self.root, &self.journal, self.superpage, count, (MAX_TIME, 0))
     }
 
-    /// No more than our control group, which is the program's mostly, lets anybody use.
+    /// Returns the number of superpages that free memory and our control group, usually the program's too, allow.
     fn most(&self) -> u64 {
         contiguous::most(&self.root, self.superpage).min(self.headroom() / self.superpage.bytes())
     }
@@ -210,15 +208,15 @@ impl Work {
         cgroup::memory_headroom(&self.root).map_or(u64::MAX, |left| left.bytes())
     }
 
-    /// Whether a few superpages can be had in addition to the free ones, by faults of this process. A pool that
-    /// cannot grow wakes kcompactd, which then migrates the program's memory for a second; such faults do not
-    /// wake it (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
+    /// Returns whether faults of this process get a few superpages in addition to the free ones. The probe is needed
+    /// because a pool that cannot grow wakes kcompactd, which then migrates the program's memory for a second. Such
+    /// faults do not wake it (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
     fn are_had(&self, free: u64) -> bool {
         if self.root != Root::real() {
             return true;
         }
         let count = if free > STEP { 0 } else { free + EXTRA_TRIED };
-        // Probed memory is charged to us, and reclaimed from other processes of our group.
+        // The probe's memory is charged to our control group, which reclaims it from other processes.
         if count * self.superpage.bytes() > self.headroom() / TRIED_SHARE {
             return false;
         }
@@ -253,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine of files: a pool that grows to any size, 1 GiB of which 48 MiB are free, a size of THP that is off.
+    /// A machine of files: a pool that grows to any size, 1 GiB of which 48 MiB are free, and a THP size that is off.
     struct Machine(tempfile::TempDir);
 
     const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
@@ -286,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Requests as the library does.
+    /// Makes a request as the library does.
     fn ask(words: &SharedWords, count: u32) -> u32 {
         let seen = words.word(SERVED).load(Ordering::SeqCst);
         words.word(WANTED).store(count, Ordering::SeqCst);
@@ -310,7 +308,8 @@ mod tests {
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 1);
         assert_eq!(ask(&words, 5), 5);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "never"]);
-        // Of 52 MiB 32 stay free, and 4 are free already: so much cannot be had, and smaller sizes are on from now on.
+        // Of 52 MiB, 32 must stay free and 4 lie in free superpages: only 8 more can be freed, so smaller sizes are
+        // enabled.
         assert_eq!(ask(&words, 100), 8);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "madvise"]);
         let supplied = supply.stop();

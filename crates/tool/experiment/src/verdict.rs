@@ -1,11 +1,10 @@
-//! The word for it: faster, slower, same, undecided, did not take effect, no data. Pure.
+//! The verdict on an arm: faster, slower, same, undecided, did not take effect, no data. Pure.
 //!
-//! Order of precedence: an arm that did not become what its design promised has no number at all; then
-//! missing data; then the interval decides. An interval inside the margin is "same" even if it excludes
-//! 1: a difference nobody asked about. One that holds 1 is "same" up to a wider margin, because the
-//! stopping rule leaves a ratio known to 2 % at best, and not around 1; the word then says within how
-//! much. A difference under the measured noise floor is never a verdict (faster-cpython
-//! ideas#480).
+//! Order of precedence: an arm that did not get what its design promised has no number at all; then missing data; then
+//! the interval decides. An interval inside the margin is "same" even if it excludes 1, because such small differences
+//! do not matter. An interval that contains 1 is "same" up to a wider margin, because the stopping rule leaves a ratio
+//! known to 2 % at best; the verdict then says within how much. A difference under the measured noise floor is never a
+//! verdict (faster-cpython ideas#480).
 //! See docs/decisions/verdicts.md#4.
 
 use crate::stats::student::{Confidence, blocks_until};
@@ -14,23 +13,23 @@ use report::format::{percent, ratio};
 use serde::Serialize;
 use std::fmt;
 
-/// Minimum number of blocks: with fewer, an interval is too wide to plan from, and the stopping rule asks for three.
+/// Minimum number of blocks. With fewer, an interval is too wide to plan from, and the stopping rule asks for three.
 const MIN_BLOCKS: u32 = 3;
 
-/// Ratio of an interval's ends above which the interval is meaningless, and is not printed in an undecided verdict.
+/// Ratio of an interval's ends above which the interval is meaningless, and not printed in an undecided verdict.
 const MEANINGLESS: f64 = 10.0;
 
-/// Whether the arm became what its design promised. Judged by the caller from coverage facts.
+/// Whether the arm got what its design promised. The caller judges this from coverage facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Yes, or there was no promise.
+    /// The arm got it, or promised nothing.
     AsPromised,
-    /// No.
+    /// The arm did not get it.
     Missing {
-        /// The promise and the finding.
+        /// The promise, and what was found.
         why: String,
     },
-    /// It could not be read back.
+    /// The pages could not be read back.
     Unknown {
         /// The reason.
         why: String,
@@ -40,18 +39,17 @@ pub enum Effect {
 /// The minimum difference that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Margin {
-    /// Arms within this fraction of each other are the same, even if it is certain that they differ.
-    /// 0.02 for 2 %.
+    /// Arms within this fraction of each other are the same, even if it is certain that they differ. 0.02 means 2 %.
     pub same_within: f64,
-    /// Arms that may be equal, and differ by at most this fraction, are the same. 0.05 for 5 %.
+    /// Arms that may be equal, and differ by at most this fraction, are the same. 0.05 means 5 %.
     pub same_at_most: f64,
-    /// Measured by an A/A comparison ([`noise_floor`]); unknown if none was made. Raises `same_within`,
-    /// and an estimate under it is never called faster or slower.
+    /// Difference measured by an A/A comparison ([`noise_floor`]); unknown without one. It raises `same_within`, and a
+    /// smaller estimate is never called faster or slower.
     pub noise_floor: Option<f64>,
 }
 
 impl Margin {
-    /// Maximum difference at which arms are the same, even if they certainly differ. A noise floor beyond
+    /// Returns the maximum difference at which arms are the same, even if they certainly differ. A noise floor beyond
     /// `same_at_most` means that little can be concluded, not that all arms are the same.
     pub fn surely_same(&self) -> f64 {
         self.same_within.max(self.noise_floor.unwrap_or(0.0).min(self.same_at_most))
@@ -64,8 +62,7 @@ impl Default for Margin {
     }
 }
 
-/// The answer. Its figures speak of the metric: "faster" means better in the sense of
-/// [`Better`](crate::stats::Better).
+/// The verdict and its figures. "Faster" means better in the sense of [`Better`](crate::stats::Better).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Verdict {
@@ -75,7 +72,7 @@ pub enum Verdict {
     Slower(Figures),
     /// The interval lies within the margin.
     Same {
-        /// The largest difference the interval leaves possible, as a fraction, rounded up to 0.1 %.
+        /// The largest difference that the interval leaves possible, as a fraction, rounded up to 0.1 %.
         within: f64,
         /// The numbers.
         #[serde(flatten)]
@@ -83,8 +80,8 @@ pub enum Verdict {
     },
     /// The interval is too wide, or the difference is under the noise floor.
     Undecided {
-        /// About how many more runs of each arm would decide it, if noise and estimate stay the same.
-        /// At least 2 (one block); at most about 10 000, which means "do not".
+        /// Estimated number of further runs of each arm that would decide it, if noise and estimate stay the same. At
+        /// least 2 (one block); about 10 000 means that more runs will not help.
         more_runs: u32,
         /// Ratio of medians.
         speedup: f64,
@@ -93,9 +90,9 @@ pub enum Verdict {
         /// Confidence of the judgement.
         confidence: Confidence,
     },
-    /// The arm did not become what its design promised; its numbers would be about something else.
+    /// The arm did not get what its design promised, so its numbers would be about something else.
     DidNotTakeEffect {
-        /// The promise and the finding.
+        /// The promise, and what was found.
         why: String,
     },
     /// Nothing to compare.
@@ -108,7 +105,7 @@ pub enum Verdict {
 /// The numbers beside a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// How many times better the arm is than the reference.
+    /// Ratio of the medians; above 1 if the arm is better.
     pub speedup: f64,
     /// Interval of the true ratio.
     pub interval: Interval,
@@ -119,13 +116,13 @@ pub struct Figures {
 /// The kind of metric that the words describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terms {
-    /// Times and rates: faster, slower. What `Display` uses.
+    /// Times and rates: faster, slower. `Display` uses these.
     Speed,
     /// Amounts, such as bytes or faults: better, worse.
     Worth,
 }
 
-/// Judge one comparison.
+/// Judges one comparison.
 pub fn verdict(
     effect: &Effect,
     compared: Result<&Comparison, &SampleError>,
@@ -154,7 +151,7 @@ pub fn verdict(
     let clear = speedup.ln().abs() >= floor.ln_1p();
     let apart = farthest(interval);
     if apart <= surely_same || (apart <= maybe_same && interval.contains(1.0)) {
-        // Slightly reduced before rounding up: 1.02 - 1.0 is a little more than 0.02.
+        // Subtract a little before rounding up, because 1.02 - 1.0 is slightly more than 0.02.
         let within = ((apart - 1e-9) * 1000.0).ceil().max(0.0) / 1000.0;
         Verdict::Same { within, figures }
     } else if interval.low > 1.0 && clear {
@@ -167,18 +164,18 @@ pub fn verdict(
     }
 }
 
-/// The largest difference an A/A comparison (the same program as both arms) leaves possible, as a
-/// fraction: for [`Margin::noise_floor`]. `None` when there was no interval.
+/// Returns the largest difference, as a fraction, that an A/A comparison (the same program as both arms) leaves
+/// possible; for [`Margin::noise_floor`]. `None` if the comparison has no interval.
 pub fn noise_floor(same_program: &Comparison) -> Option<f64> {
     same_program.interval.map(farthest)
 }
 
-/// Whether the interval of an undecided verdict is meaningful.
+/// Returns whether the interval of an undecided verdict is meaningful.
 pub fn is_meaningful(interval: Interval) -> bool {
     interval.high / interval.low <= MEANINGLESS
 }
 
-/// A noise floor as a sentence.
+/// Formats a noise floor as a sentence.
 pub fn floor_text(floor: f64) -> String {
     if floor + 1.0 > MEANINGLESS.sqrt() {
         return "noise floor unknown: too few runs of the same program, or too much noise"
@@ -187,13 +184,13 @@ pub fn floor_text(floor: f64) -> String {
     format!("noise floor {}: two runs of the same program differ by up to that", percent(floor))
 }
 
-/// Maximum distance of the interval from 1, as a fraction either way.
+/// Returns the maximum distance of the interval from 1, as a fraction either way.
 fn farthest(interval: Interval) -> f64 {
     interval.high.ln().max(-interval.low.ln()).max(0.0).exp_m1()
 }
 
-/// Runs of each arm until the interval is narrow enough to exclude 1 or to fit into the margin,
-/// whichever comes first.
+/// Returns the number of further runs of each arm until the interval is narrow enough to exclude 1 or to fit into the
+/// margin, whichever comes first.
 fn more_runs(blocks: u32, figures: &Figures, within: f64, clear: bool) -> u32 {
     let point = figures.speedup.ln();
     let half = (figures.interval.high.ln() - point).max(point - figures.interval.low.ln());
@@ -204,7 +201,7 @@ fn more_runs(blocks: u32, figures: &Figures, within: f64, clear: bool) -> u32 {
 }
 
 impl Verdict {
-    /// The verdict as a line in the words that fit the metric.
+    /// Formats the verdict as a line in the words that fit the metric.
     pub fn line(&self, terms: Terms) -> String {
         let (better, worse) = match terms {
             Terms::Speed => ("faster", "slower"),
@@ -240,7 +237,7 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// The ratio, and its interval if that is meaningful; `None` if nothing was compared.
+    /// Returns the ratio, and its interval if that is meaningful; `None` if nothing was compared.
     pub fn ratio(&self) -> Option<(f64, Option<Interval>)> {
         let (speedup, interval) = match self {
             Verdict::Faster(f) | Verdict::Slower(f) | Verdict::Same { figures: f, .. } => {
@@ -252,7 +249,7 @@ impl Verdict {
         Some((speedup, interval.filter(|interval| is_meaningful(*interval))))
     }
 
-    /// The verdict in one word.
+    /// Returns the verdict in one word.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Faster(_) => "faster",
@@ -264,7 +261,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in a table cell: ratio, interval, word.
+    /// Formats the verdict for a table cell: ratio, interval, word.
     pub fn cell(&self) -> String {
         let word = self.word();
         match self.ratio() {

@@ -1,41 +1,40 @@
-//! Warming memory: in a virtual machine, a frame that nobody used lately may cost its first toucher
-//! several times what a warm one costs, because the host took it back and must give it again.
-//! Then the order of runs decides the result: after a run on base pages the next run on superpages
-//! was seen to take 10.4 s instead of 4.8 s, all of it in the kernel.
+//! Warms memory. In a virtual machine, the first touch of a frame that nobody used lately may cost several times as
+//! much as that of a warm frame, because the host took the frame back and must provide it again. Then the order of runs
+//! decides the result: after a run on base pages, the next run on superpages took 10.4 s instead of 4.8 s, with all the
+//! extra time in the kernel.
 //!
-//! So before each run as much memory as any arm used is touched and given back, outside the timed
-//! region: as base pages, which come out of small free blocks, before an arm on base pages, and as
-//! superpages, which come out of whole ones, before an arm on those (warming one kind left the other
-//! cold: 4.2 s instead of 0.4 s for 4 GiB). Never more superpages than lie free: asking for more would compact memory, and the arms would
-//! then run on a machine better than the one they are compared on.
+//! So before each run, outside the timed region, as much memory as any arm used is touched and released. Before an arm
+//! on base pages it is touched as base pages (from small free blocks), before an arm on superpages as superpages (from
+//! whole blocks). (Warming one kind left the other cold: 4.2 s instead of 0.4 s for 4 GiB.) Never more superpages are
+//! touched than are free, because compaction would make the machine better than the one to compare on.
 //! See docs/decisions/compare.md#1.
 
 use host::{FreeContiguity, MemInfo, Root};
 use sys::mem::{Advice, Backing, Mapping};
 use units::{ByteSize, PageSize};
 
-/// Bytes mapped and touched at a time, so that a signal is noticed soon.
+/// Bytes mapped and touched at a time; small enough to notice a signal soon.
 const CHUNK: u64 = 64 << 20;
-/// Maximum share of free memory to touch: warming must never evict memory.
+/// Maximum share of free memory to touch, because warming must never evict memory.
 const MAX_OF_FREE: f64 = 0.8;
 /// Maximum share of the free superpages to touch.
 const MAX_OF_FREE_SUPERPAGES: f64 = 0.9;
-/// Safety factor: a run's frames are not exactly those of the last one.
+/// Safety factor on the memory, because a run's frames are not exactly those of the previous run.
 const MARGIN: f64 = 1.1;
 
-/// The kind of free blocks that a run takes.
+/// The kind of free blocks that a run takes its memory from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Base pages.
+    /// Small blocks, for base pages.
     Small,
-    /// Superpages.
+    /// Whole superpages.
     Whole,
-    /// Unknown.
+    /// Either kind: it is unknown which.
     Both,
 }
 
-/// Touches enough memory for `peak_bytes` out of `blocks` (superpages of `superpage`), and releases it. Returns the
-/// number of bytes touched at once; fewer if the machine has less, or when `stop` returns true.
+/// Touches enough memory for `peak_bytes` from `blocks` (superpages of `superpage`), and releases it. Returns the
+/// number of bytes held at once; fewer if the machine has less, or when `stop` returns true.
 pub fn warm(
     root: &Root,
     peak_bytes: u64,
@@ -43,7 +42,7 @@ pub fn warm(
     blocks: Blocks,
     stop: impl Fn() -> bool,
 ) -> u64 {
-    // Free, not available: available memory may be page cache, such as the program's own input.
+    // Use free, not available memory: available memory may be page cache, such as the program's own input.
     let free = MemInfo::read(root).ok().and_then(|memory| memory.free);
     let allowed = host::cgroup::memory_headroom(root);
     let most = free.into_iter().chain(allowed).min().unwrap_or(ByteSize(0));
@@ -71,7 +70,7 @@ fn touch(root: &Root, wanted: u64, advice: Advice, stop: &impl Fn() -> bool) -> 
         else {
             break;
         };
-        // A kernel without THP refuses the advice; then all memory is base pages anyway.
+        // A kernel without THP refuses the advice, and then all memory is base pages anyway.
         let _ = piece.advise(advice);
         if piece.advise(Advice::PopulateWrite).is_err() {
             let page = root.page_size().bytes() as usize;
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn touches_what_was_asked_and_holds_nothing() {
-        // Page cache is not free: a machine that has read much has little.
+        // Page cache is not free, so a machine that has read many files has little.
         let free = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.free);
         let allowed = host::cgroup::memory_headroom(&Root::real());
         let free = free.into_iter().chain(allowed).min().unwrap_or(ByteSize(0));
@@ -101,7 +100,7 @@ mod tests {
             let touched = warm(Root::real(), blocks, false);
             assert!((110 << 20..112 << 20).contains(&touched), "{touched}");
         }
-        // Fewer if fewer are free, but only whole ones, and no more than requested.
+        // Fewer superpages may be free, but only whole ones are touched, and no more than requested.
         let whole = warm(Root::real(), Blocks::Whole, false);
         assert!(whole % superpage.bytes() == 0 && whole < 112 << 20, "{whole}");
         assert_eq!(warm(Root::real(), Blocks::Both, true), 0);

@@ -1,12 +1,12 @@
-//! Watching a running process tree: its memory, and the pages of that memory.
+//! Watches a running process tree: how much memory it has, and on which pages.
 //!
-//! One thread per watched run. A *tick* reads `/proc/PID/status` of every process (tens of microseconds each) and
-//! never stalls the program. A *look* counts the memory by page size, each page once, by [`Census`]: the kernel
-//! holds the address space's lock for 0.1 ms at a time. On kernels without PAGEMAP_SCAN a look uses smaps, which
-//! holds the lock for a whole mapping, and only if that is expected to be short.
+//! Each watched run has one thread. A *tick* reads `/proc/PID/status` of every process (tens of microseconds each) and
+//! never stalls the program. A *look* counts the memory by page size with [`Census`], each page once: the kernel holds
+//! the address space's lock for 0.1 ms at a time. On kernels without PAGEMAP_SCAN a look uses smaps, which holds the
+//! lock for a whole mapping, and happens only if that is expected to be short.
 //!
-//! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts) the
-//! program has stopped growing. Cost of looks: docs/decisions/watch.md#4.
+//! A thorough watch (warm-up runs) looks often. A watch within budget (measured runs, `run`) looks [when](when::Facts)
+//! the program has stopped growing. Cost of looks: docs/decisions/watch.md#4.
 
 mod bounds;
 mod members;
@@ -35,32 +35,32 @@ use units::{ByteSize, Pid};
 /// Permitted cost of a watch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Depth {
-    /// See as much as possible: the run's time is not used.
+    /// See as much as possible, because the run's time is not used.
     Thorough,
     /// Spend at most [`BUDGET`] of the run's time.
     WithinBudget,
-    /// Within [`BUDGET`], without looks: a run that times single accesses must never be stalled.
+    /// Stay within [`BUDGET`] and make no looks, because a run that times single accesses must never be stalled.
     TicksOnly,
 }
 
 /// Maximum expected stall of a measured run by a look through smaps.
 pub const MAX_STALL: Duration = Duration::from_millis(1);
-/// Initial estimate of a look's cost: 1.4 ms for 1 GiB of base pages on a Xeon guest.
+/// Initial estimate of a look's cost, in seconds per byte: 1.4 ms for 1 GiB of base pages on a Xeon guest.
 const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
-/// The same estimate through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost
-/// almost nothing either way.
+/// The same estimate for smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one. Superpages cost almost
+/// nothing with either.
 const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
-/// Cost of reading the mappings of one small process.
+/// Seconds to read the mappings of one small process.
 const SECONDS_PER_PROCESS: f64 = 0.2e-3;
 /// Cost of sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
 const ZERO_PRICE: Duration = Duration::from_micros(1000);
-/// Time for which memory must be held to be reported.
+/// If the last tick is older than this, a process may have reached its peak and ended unseen.
 const LONG_SPAN: Duration = Duration::from_millis(100);
-/// Share of the peak at which a look represents it; below, nothing is judged.
+/// A look that found at least this share of the peak represents the peak; with less, nothing is judged.
 pub const NEAR_PEAK: f64 = 0.8;
 /// Share of the peak at which a look counts as a look at the peak.
 pub const AT_PEAK: f64 = 0.95;
-/// Share of the largest look at which another look is of the same level.
+/// A look that found at least this share of the largest look's memory is at the same level.
 const LIKE_MOST: f64 = 0.98;
 
 /// A running watch.
@@ -72,7 +72,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching `tree`, whose program was started at `since` and adds to these counters.
+    /// Starts watching `tree`, whose program was started at `since` and adds to `counters`.
     pub fn start(
         root: Root,
         tree: ProcessTree,
@@ -132,63 +132,60 @@ struct Watcher {
     seed: u64,
     spent_ticking: Duration,
     spent_looking: Duration,
-    /// Part of that time spent on looks at a growing program.
+    /// Part of `spent_looking` spent on looks at a growing program.
     spent_growing: Duration,
-    /// Ratio of the actual to the estimated cost of looks.
+    /// Ratio of the actual cost of looks to the estimated cost.
     dearer: f64,
     looked: Option<Looked>,
-    /// The last tick: time since the start, and total memory.
+    /// The last tick: time since the start, and total memory in bytes.
     before: Option<(Duration, u64)>,
-    /// Start of the current level, and memory then.
+    /// Start of the current level, and bytes of memory then.
     level: Option<(Duration, u64)>,
-    /// Start of a level, and number of faults up to it.
+    /// Start of a level, and number of faults until then.
     faults: Option<(Duration, u64)>,
     attached: Attached,
     own: Option<Own>,
-    /// Time of the coverage, since the start.
+    /// Time of the look that gave the coverage, since the start.
     coverage_at: Duration,
     zeroes: Option<Zeroes>,
     seen: Observed,
 }
 
-/// The last look.
 struct Looked {
     /// Time since the start of the program.
     at: Duration,
-    /// Memory at the tick before, where a page counts for each process that maps it.
+    /// Bytes at the tick before the look; a page counts for each process that maps it.
     held: u64,
     base_bytes: u64,
 }
 
-/// The last sample of zero pages in superpages.
 #[derive(Clone, Copy)]
 struct Zeroes {
     /// Time since the start of the program.
     at: Duration,
     /// Bytes on superpages at that time.
     superpages: u64,
-    /// Zero-filled bytes of these.
+    /// Bytes of these superpages that are zero-filled.
     zero: u64,
 }
 
 impl Zeroes {
-    /// Whether about the same amount was on superpages at that time.
+    /// Returns whether about the same number of bytes were on superpages when this sample was taken.
     fn is_of(&self, superpages: u64) -> bool {
         self.superpages.abs_diff(superpages) <= superpages / 20
     }
 }
 
-/// Result of a tick.
 #[derive(Clone, Copy, Default)]
 struct Held {
     /// Resident bytes; a page counts for each process that maps it.
     resident: u64,
-    /// Anonymous bytes, counted likewise per process.
+    /// Anonymous bytes; a page counts for each process that maps it.
     anon: u64,
-    /// Shared memory of the process with the most, and file pages of all.
+    /// Shared memory of the process with the most, and file pages of all, in bytes.
     shmem: u64,
     file: u64,
-    /// Memory with each page counted once.
+    /// Bounds of the bytes with each page counted once.
     once: Range,
 }
 
@@ -197,13 +194,13 @@ impl Watcher {
         self.members.listen();
         if self.depth != Depth::TicksOnly {
             self.census = Census::new(&self.root, sys::param::own_pid());
-            // If the kernel's answers are unusable for this process, they are unusable for the tree.
+            // Ask processes to read their own memory only if the kernel lets this process read its own.
             if let (Some(own), Some(_)) = (&self.own, &self.census) {
                 own.ask();
             }
         }
-        // CPU time: waiting for a lock that the program holds costs the program nothing. To begin with is told,
-        // and not taken from what a short program is seen by.
+        // Count CPU time: waiting for a lock that the program holds costs the program nothing. The time of the set-up
+        // is reported, but not charged to the budget, because a short program needs the whole budget.
         let mut began = thread_cpu_time();
         let beginning = began;
         let mut ticked_before = Duration::MAX;
@@ -223,10 +220,10 @@ impl Watcher {
             let took = now.saturating_sub(std::mem::replace(&mut began, now));
             self.spent_looking += looked;
             self.spent_ticking += took.saturating_sub(looked);
-            // One tick that took longer by chance must not blind the watch.
+            // Use the shorter of two ticks: one tick that took long by chance must not blind the watch.
             let rest = members::pause(ticked.min(ticked_before), self.since.elapsed());
             let rest = match self.depth {
-                // The program may be slowed down, but not stalled most of the time.
+                // A thorough watch may slow the program down, but must not stall it most of the time.
                 Depth::Thorough => rest.min(Duration::from_millis(10)).max(took * 4),
                 _ => rest,
             };
@@ -237,7 +234,7 @@ impl Watcher {
             }
         }
         if self.members.pids().len() > 1 {
-            self.tick(); // some may outlive the first
+            self.tick(); // some processes may outlive the first
         }
         let run_seconds = self.since.elapsed().as_secs_f64();
         let unseen = self.members.renew();
@@ -266,7 +263,7 @@ impl Watcher {
         for pid in self.members.pids().to_vec() {
             let Ok(process) = self.members.status(pid) else { continue };
             if process.rss.is_none() {
-                continue; // it has ended
+                continue; // the process has ended
             }
             self.attached.note(&self.root, pid, &process.name);
             let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
@@ -299,7 +296,7 @@ impl Watcher {
         held
     }
 
-    /// Whether processes may have reached their peak and ended since the last tick.
+    /// Returns whether processes may have reached their peak and ended since the last tick.
     fn is_long(&self) -> bool {
         let last = self.before.map_or(Duration::ZERO, |(at, _)| at);
         self.since.elapsed() - last > LONG_SPAN
@@ -346,22 +343,22 @@ impl Watcher {
         }
     }
 
-    /// Whether the budget permits a look or a sample of that price.
+    /// Returns whether the budget permits a look or a sample of that price.
     fn affords(&self, held: Held, reason: Reason, price: Duration) -> bool {
         let is_short = self.census.is_some() || price <= MAX_STALL;
         self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
     }
 
-    /// Upper bound of the bytes in base pages: the counted ones plus all added since.
+    /// Returns an upper bound of the bytes in base pages: those counted at the last look plus all added since.
     fn base_at_most(&self, held: Held) -> u64 {
         self.looked.as_ref().map_or(held.resident, |looked| {
             looked.base_bytes + held.resident.saturating_sub(looked.held)
         })
     }
 
-    /// The same of what is level, each page that a [`Census`] reads counted once: a base page of anonymous
-    /// memory took a fault (large folios below a superpage took fewer, and cost one look more than expected),
-    /// and a process that was forked found it there.
+    /// Returns an upper bound of the base pages' bytes at a level, with each page counted once, as [`Census`] reads
+    /// them. A base page of anonymous memory took a fault; large folios below a superpage took fewer, and then one look
+    /// costs more than expected. A forked process finds its pages mapped, without faults.
     fn read_once_at_most(&mut self, held: Held) -> Option<u64> {
         let (since, _) = self.level.filter(|_| self.census.is_some())?;
         let faults = match self.faults.filter(|(level, _)| *level == since) {
@@ -396,7 +393,7 @@ impl Watcher {
         let counted = coverage.resident().bytes();
         self.looked = Some(Looked { at: self.since.elapsed(), held: held.resident, base_bytes });
         if counted == 0 {
-            return; // all of them ended meanwhile
+            return; // all processes have ended meanwhile
         }
         self.seen.looks += 1;
         self.note(counted, Some(coverage.superpage_bytes().bytes()));
@@ -419,7 +416,7 @@ impl Watcher {
         }
     }
 
-    /// Whether a look represents the peak: it found more than earlier looks, or as much at a later time.
+    /// Returns whether a look represents the peak: it found more than earlier looks, or as much at a later time.
     fn is_at_most(&self, at: Duration, counted: u64) -> bool {
         let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
         match at >= self.coverage_at {
@@ -428,7 +425,7 @@ impl Watcher {
         }
     }
 
-    /// Makes this the coverage at the peak.
+    /// Stores this look as the coverage at the peak.
     fn cover(&mut self, at: Duration, coverage: Coverage) {
         let superpages = coverage.superpage_bytes().bytes();
         let zeroes = self.zeroes.filter(|zeroes| zeroes.is_of(superpages));
@@ -437,7 +434,6 @@ impl Watcher {
         (self.seen.coverage, self.coverage_at) = (Some(coverage), at);
     }
 
-    /// Current memory of each process.
     fn held_now(&mut self) -> Vec<Part> {
         let pids = self.members.pids().to_vec();
         let held = |pid: &Pid| {
@@ -461,14 +457,14 @@ impl Watcher {
         counted
     }
 
-    /// Estimate of the zero-filled part of superpages, by a sample; file pages are not read.
+    /// Estimates the zero-filled bytes on superpages by a sample; file pages are not read.
     fn all_zero(&mut self, coverage: &Coverage) -> Option<u64> {
         let once = coverage.superpage_bytes().bytes() - coverage.file_pmd.bytes();
         if once == 0 {
             return Some(0);
         }
         let samples = waste::DEFAULT_SAMPLES / self.members.pids().len().clamp(1, 16) as u32;
-        // Memory shared by several processes is sampled in each.
+        // The sums count memory that several processes share once for each.
         let (mut zero, mut of) = (0, 0);
         for pid in self.members.pids().to_vec() {
             match waste::sample(&self.root, pid, samples, self.seed) {
@@ -492,13 +488,13 @@ impl Watcher {
     }
 }
 
-/// Scales the sampled share `zero` of `sampled` to `bytes`; unknown without samples: every process had ended.
+/// Scales the sampled share `zero / sampled` to `bytes`. Unknown without samples, if every process had ended.
 fn zero_part(bytes: u64, zero: u64, sampled: u64) -> Option<u64> {
     (sampled > 0).then(|| (bytes as f64 * (zero as f64 / sampled as f64)) as u64)
 }
 
-/// New ratio of actual to estimated cost, after a look of `took` seconds for which the old ratio predicted `priced`:
-/// the mean of the old ratio and this look's.
+/// Returns the new ratio of actual to estimated cost, after a look that took `took` seconds and for which the old ratio
+/// predicted `priced`. It is the mean of the old ratio and this look's.
 fn dearer_after(dearer: f64, took: f64, priced: f64) -> f64 {
     let of_this = dearer * took / priced;
     ((dearer + of_this) / 2.0).clamp(0.25, 16.0)
@@ -513,7 +509,7 @@ mod tests {
     fn where_no_process_was_left_to_sample_what_is_zero_is_unknown() {
         assert_eq!(zero_part(8, 0, 0), None);
         assert_eq!(zero_part(8, 0, 4), Some(0));
-        // Memory shared by several processes was sampled in each.
+        // The sample counts memory that several processes share once for each.
         assert_eq!(zero_part(8, 4, 16), Some(2));
     }
 
@@ -530,8 +526,8 @@ mod tests {
         seen
     }
 
-    /// On a busy machine a watcher may get no CPU in a short time: returns the first run that was seen well
-    /// enough, of runs that sleep longer and longer (`PAUSE`, in seconds).
+    /// Returns the first run that was observed well enough. On a busy machine a watcher may get no CPU in a short time,
+    /// so runs sleep longer and longer (`PAUSE`, in seconds).
     fn watch_in_turn(depth: Depth, script: &str, is_enough: fn(&Observed) -> bool) -> Observed {
         let mut last = None;
         for pause in ["0.3", "1", "3", "10", "30"] {
@@ -550,7 +546,7 @@ mod tests {
 
     #[test]
     fn sees_children_and_their_memory() {
-        // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
+        // The shell has a few MB at most, so the child's 64 MB string must have been found through the tree.
         let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep PAUSE; cat) >/dev/null";
         let seen = watch_in_turn(Depth::Thorough, script, |seen| {
             let is_large = seen.peak_at_least_bytes.is_some_and(|bytes| bytes > 48 << 20);
@@ -563,7 +559,7 @@ mod tests {
     fn without_a_look_the_largest_of_several_processes_is_not_the_peak() {
         let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep PAUSE; cat) >/dev/null)";
         let three = format!("{one} & {one} & {one} & wait");
-        // More than the largest was seen at a time.
+        // The tree held more at one time than its largest process.
         let seen = watch_in_turn(Depth::TicksOnly, &three, |seen| {
             seen.peak_at_least_bytes.is_some_and(|bytes| bytes > 100_000_000)
         });
@@ -593,7 +589,7 @@ mod tests {
         let is_told = host::process::is_in_first_namespace(&Root::real())
             && sys::exits::Exits::listen(cpus.trim()).is_ok();
         testkit::require!(is_told, "the kernel does not tell of ends (taskstats)");
-        // The first child ends by itself.
+        // The first child exits without a signal.
         let script = "sh -c 'sleep PAUSE; exit 3'; sh -c 'sleep PAUSE; kill -USR1 $$'; true";
         let seen = watch_in_turn(Depth::Thorough, script, |seen| seen.killed.is_some());
         let signals: Vec<i32> = seen.killed.iter().flatten().map(|one| one.signal).collect();

@@ -1,9 +1,9 @@
-//! Cost of zeroing on this machine: every zeroing kernel that the processor supports, in calls of several lengths,
-//! and the operating system's faults, which zero as well.
+//! Measures the cost of zeroing on this machine: every zeroing kernel that the processor supports, in calls of several
+//! lengths, and the operating system's faults, which zero too.
 //!
-//! Memory lies on superpages, so that translation is not what differs, and is
-//! larger than caches are: a page that is being zeroed has not been used lately. (What is zeroed while it is
-//! still in a cache is told apart: `warm`.) Nothing of the machine is changed.
+//! Memory is on superpages, so that translation makes no difference. It is larger than the caches, because a program
+//! zeroes pages that it has not used lately. (`warm` is measured on memory that is still in a cache.) No setting of the
+//! machine is changed.
 
 use std::time::Instant;
 
@@ -15,45 +15,46 @@ use workload::zero::{Kernel, Stores, kernels};
 use crate::first_touch::{first_touches, on_superpages};
 use crate::stats::describe::median;
 
-/// Bytes zeroed at a time, whatever the machine's superpage size: as published (Quicksilver, slide 17).
+/// Bytes of the published unit (Quicksilver, slide 17), whatever the machine's superpage size.
 pub const UNIT: usize = 2 << 20;
-/// Larger than the last-level cache of every known processor.
+/// Bytes of memory; larger than the last-level cache of every known processor.
 const ARENA: usize = 512 << 20;
-/// Share on superpages from which memory counts as being on superpages.
+/// If at least this share of the memory is on superpages, all of it counts as on superpages.
 pub const ALL: f64 = 0.95;
-/// Units that one sample zeroes, and how often one of them is zeroed again.
+/// Number of units that one sample zeroes, and number of times that one of them is zeroed again.
 const UNITS: usize = 8;
-/// Rounds over all kernels; the first warms.
+/// Number of rounds over all kernels; the first is a warm-up.
 const ROUNDS: usize = 8;
 
 /// Results of the measurement.
 #[derive(Clone, Debug)]
 pub struct Zeroing {
-    /// Share of the memory that was on superpages; `None` if the kernel does not report it.
+    /// Share (0 to 1) of the memory that was on superpages; `None` if the operating system does not report it.
     pub on_superpages: Option<f64>,
-    /// By kernel.
+    /// Results by zeroing kernel.
     pub ways: Vec<Way>,
-    /// Nanoseconds of a fault that brings a base page, zeroed.
+    /// Nanoseconds of a fault that brings a zeroed base page.
     pub base_fault: f64,
-    /// Nanoseconds for a [`UNIT`] of faults that bring superpages, zeroed; `None` if they brought others, or that is unknown.
+    /// Nanoseconds of the faults that bring a [`UNIT`] of zeroed superpages; `None` if they brought other pages, or if
+    /// that is unknown.
     pub superpage_fault: Option<f64>,
 }
 
-/// One kernel's times.
+/// Times of one zeroing kernel.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The zeroing kernel.
     pub kernel: Kernel,
-    /// Nanoseconds for a [`UNIT`] that is in no cache, by length of a call.
+    /// Nanoseconds to zero a [`UNIT`] that is in no cache, for each length of call.
     pub cold: Vec<f64>,
-    /// Nanoseconds for a [`UNIT`] that was zeroed just before.
+    /// Nanoseconds to zero a [`UNIT`] that was zeroed just before, for each length of call.
     pub warm: Vec<f64>,
 }
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ZeroingError {
-    /// The kernel refused.
+    /// The operating system refused.
     #[error("zeroing: {0}")]
     Sys(#[from] SysError),
     /// The user requested a stop.
@@ -65,21 +66,22 @@ pub enum ZeroingError {
 }
 
 impl Zeroing {
-    /// The way that this kind of stores goes fastest in calls of the last length.
+    /// Returns the fastest kernel with this kind of stores, in calls of the last length.
     pub fn best(&self, stores: Stores) -> Option<&Way> {
         let ways = self.ways.iter().filter(|way| way.kernel.stores == stores);
         ways.min_by(|a, b| a.cold.last().partial_cmp(&b.cold.last()).expect("times are numbers"))
     }
 }
 
-/// Measures all kernels in calls of `bulks` bytes. `step` is told how far it is, of how much; false stops it.
+/// Measures all kernels in calls of `bulks` bytes. `step` gets the number of rounds done and the total, and cancels by
+/// returning false.
 pub fn measure(
     superpage: PageSize,
     bulks: &[u64],
     mut step: impl FnMut(usize, usize) -> bool,
 ) -> Result<Zeroing, ZeroingError> {
     let mut arena = Mapping::aligned(ARENA, superpage)?;
-    // A kernel without THP refuses the advice; the actual pages are read back.
+    // An operating system without THP refuses the advice; the actual pages are read back.
     let _ = arena.advise(Advice::HugePage);
     arena.bytes_mut().fill(1);
     let on_superpages = on_superpages(&arena);
@@ -115,7 +117,7 @@ pub fn measure(
     })
 }
 
-/// A kernel's times so far: for each length of call, cold and warm.
+/// Times of one zeroing kernel: for each length of call, cold and warm.
 struct Samples {
     kernel: Kernel,
     times: Vec<[Vec<f64>; 2]>,
@@ -137,7 +139,7 @@ impl Samples {
     }
 }
 
-/// Nanoseconds of a unit: of `memory`, cold, and of its last unit again. Leaves ones there.
+/// Measures the nanoseconds to zero a unit of `memory` cold, and to zero its last unit again. Leaves ones in it.
 fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], ZeroingError> {
     let start = Instant::now();
     kernel.zero(memory, bulk);
@@ -155,8 +157,8 @@ fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], Zer
     Ok([cold, warm].map(|took| took.as_secs_f64() * 1e9 / UNITS as f64))
 }
 
-/// Nanoseconds of the first touch of a page of `page` bytes, in memory that is advised so, and the least share of it
-/// that came on superpages.
+/// Measures the nanoseconds of the first touch of a page of `page` bytes in memory with this advice. Also returns the
+/// smallest share of the memory that came on superpages.
 fn fault(
     superpage: PageSize,
     advice: Advice,

@@ -17,8 +17,8 @@ pub enum LaunchError {
     /// The program exists, but is not executable.
     #[error("program {0} cannot be executed ({1}); give a program file with execute permission")]
     NotExecutable(PathBuf, String),
-    /// Transparent superpages of the largest size are off for all processes. The file is the switch for all
-    /// sizes; since Linux 6.8 each size has its own switch, which takes precedence.
+    /// Transparent superpages of the largest size are off for all processes. The field is the file that switches all
+    /// sizes. Since Linux 6.8 each size also has its own switch, which takes precedence.
     #[error(
         "transparent superpages are disabled on this machine: {0}, or `enabled` of the largest \
          hugepages-<size>kB beside it, is `never`; enable them on request with: echo madvise > \
@@ -28,7 +28,7 @@ pub enum LaunchError {
     /// The kernel was built without transparent superpages.
     #[error("this kernel has no transparent superpages; use --pages hugetlb")]
     NoThp,
-    /// Transparent superpages of that size are off.
+    /// Transparent superpages of this size are off.
     #[error(
         "transparent superpages of {0} are disabled, or not supported by this kernel; enable them \
          on request with: echo madvise > \
@@ -47,7 +47,7 @@ pub enum LaunchError {
         /// Largest available size.
         largest: PageSize,
     },
-    /// Larger sizes are on as well, and only the machine's settings can exclude them.
+    /// Larger sizes are enabled too, and only the machine's settings can exclude them.
     #[error(
         "transparent superpages of {} cannot be used alone: larger sizes are enabled too ({}), \
          and the kernel prefers the largest; disable those (echo never > \
@@ -64,7 +64,7 @@ pub enum LaunchError {
          /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     ThpAlways,
-    /// The kernel would make superpages by itself, in memory of files.
+    /// The kernel would make superpages by itself, in memory outside the superpage files.
     #[error(
         "superpages cannot be made in place: the kernel cannot be kept from making superpages of a program's other memory \
          before Linux 6.18; use --executor collapse"
@@ -80,7 +80,7 @@ pub enum LaunchError {
         "pages `collapsed` are made as a design says; use --design DESIGN, or design=DESIGN in an arm"
     )]
     NoDesign,
-    /// Neither a pool with pages nor transparent superpages.
+    /// No pool has free pages, and there are no transparent superpages.
     #[error(
         "no superpages are available: no hugetlb pool has free pages, and transparent superpages \
          are disabled; grow a pool (as root) with: superpage pool set default:+SIZE, or: echo \
@@ -96,7 +96,7 @@ pub enum LaunchError {
     /// LD_PRELOAD cannot name the library.
     #[error("LD_PRELOAD cannot hold a path with a space or colon ({0}); move libsuperpage.so")]
     LibraryPath(String),
-    /// The machine has no pool of that page size.
+    /// The machine has no pool of this page size.
     #[error("this machine has no hugetlb pool of {0} pages; it has {1}")]
     NoSuchPool(PageSize, String),
     /// The pool has no available page and may not grow.
@@ -137,7 +137,7 @@ pub enum LaunchError {
         program: PathBuf,
         /// The errno.
         source: std::io::Error,
-        /// The remedy, after a semicolon, or nothing.
+        /// The remedy after a semicolon, or an empty string.
         remedy: &'static str,
     },
 }

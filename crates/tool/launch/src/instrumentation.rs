@@ -1,8 +1,8 @@
-//! Programs with their own allocator and loader order: sanitizers and valgrind.
+//! Recognizes programs with their own allocator and loader order: sanitizers and valgrind.
 //!
-//! Their runtimes must see malloc and mmap first. With a preloaded library they refuse to start (AddressSanitizer),
-//! crash in their constructors (ThreadSanitizer), or report false errors (valgrind's "Invalid free"). So such a
-//! program is recognized by its file and left alone.
+//! A sanitizer's runtime and valgrind must see malloc and mmap first. If a library is preloaded, programs refuse to
+//! start (AddressSanitizer), crash in their constructors (ThreadSanitizer), or report false errors (valgrind's "Invalid
+//! free"). So such a program is recognized by its file and left alone.
 //! See docs/decisions/launch.md#1.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use object::read::elf::{Dyn, ElfFile, FileHeader};
 use object::read::{Object, ObjectSymbol, ReadRef};
 use serde::{Deserialize, Serialize};
 
-/// The instrumentation that a program is built with or run by.
+/// The tool that instruments a program, at build time or at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the variants are the tools' names")]
@@ -26,19 +26,19 @@ pub enum Instrumentation {
     Valgrind,
 }
 
-/// Name, the runtime's name in its libraries' file names (`libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of
+/// The sanitizer, its runtime's name in file names of libraries (`libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of
 /// clang), and the symbol that instrumented code calls first.
 const SANITIZERS: [(Instrumentation, &str, &str); 5] = [
     (Instrumentation::HwAddressSanitizer, "hwasan", "__hwasan_init"),
     (Instrumentation::AddressSanitizer, "asan", "__asan_init"),
     (Instrumentation::ThreadSanitizer, "tsan", "__tsan_init"),
     (Instrumentation::MemorySanitizer, "msan", "__msan_init"),
-    // Last: AddressSanitizer's runtime has this symbol too.
+    // LeakSanitizer must be last: AddressSanitizer's runtime has this symbol too.
     (Instrumentation::LeakSanitizer, "lsan", "__lsan_init"),
 ];
 
 impl Instrumentation {
-    /// The name in common use.
+    /// Returns the tool's usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::AddressSanitizer => "AddressSanitizer",
@@ -51,18 +51,18 @@ impl Instrumentation {
         }
     }
 
-    /// A description of an instrumented program.
+    /// Describes an instrumented program.
     pub fn what(self) -> String {
         let it = if self == Self::Valgrind { "" } else { "built with " };
         format!("{it}{}, which brings its own allocator", self.name())
     }
 
-    /// A clause that explains why superpage adds nothing to it.
+    /// Explains in a clause why superpage adds nothing to the program.
     pub fn why(self) -> String {
         format!("it is {}", self.what())
     }
 
-    /// Detects valgrind by the program's file name: valgrind is a script on some systems.
+    /// Detects valgrind by the program's file name, because valgrind is a script on some systems.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         (name == "valgrind" || name == "valgrind.bin").then_some(Self::Valgrind)
@@ -80,8 +80,8 @@ impl Instrumentation {
         })
     }
 
-    /// Detects a sanitizer by the libraries and symbols of an ELF file. A statically linked runtime exports its
-    /// malloc; only then is the full symbol table read, which may be long.
+    /// Detects a sanitizer by the libraries and symbols of an ELF file. Reads the full symbol table, which may be long,
+    /// only if the file exports a malloc, as a statically linked runtime does.
     pub(crate) fn of_elf<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Option<Self>
     where
         Header: FileHeader<Endian = object::Endianness>,
@@ -110,7 +110,7 @@ impl Instrumentation {
     }
 }
 
-/// The names in DT_NEEDED; empty for a damaged or static file.
+/// Returns the names in DT_NEEDED; empty for a damaged or static file.
 pub(crate) fn needed<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Vec<String>
 where
     Header: FileHeader<Endian = object::Endianness>,

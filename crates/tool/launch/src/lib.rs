@@ -1,9 +1,8 @@
-//! How a program gets its pages: recipe -> plan -> running child.
+//! Launches a program with its pages: recipe -> plan -> running child.
 //!
 //! A *recipe* is a user's request (`thp`, or a preloaded allocator, or a wrapper). A *plan* is the recipe applied to
-//! one program on one machine: environment, prctl, argv, promises and unreachable parts. Plans are resolved from
-//! facts only; `start` executes them. `run`, `compare` and every later launcher share this path, so they cannot
-//! differ.
+//! one program on one machine: environment, prctl, argv, promises and unreachable parts. Plans are resolved from facts
+//! only; `start` executes them. All launchers, such as `run` and `compare`, share this path, so they cannot differ.
 //! See docs/decisions/crates.md#1.
 #![forbid(unsafe_code)]
 

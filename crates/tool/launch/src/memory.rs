@@ -1,4 +1,4 @@
-//! The memory of a program that is backed or prepared.
+//! The memory of a program that libsuperpage.so backs or prepares.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::ParseRecipeError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Memory {
-    /// malloc.
+    /// malloc's memory.
     pub heap: bool,
     /// Anonymous private mappings.
     pub mmap: bool,
@@ -33,16 +33,15 @@ pub struct Memory {
 /// The file mappings that are backed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// Minimum length.
+    /// Minimum length of a mapping.
     pub min: ByteSize,
-    /// Whether private copies may replace pages cached as small pages.
+    /// Whether private copies may replace parts that are cached in small pages.
     pub copies: bool,
 }
 
 impl FromStr for Files {
     type Err = ParseRecipeError;
 
-    /// Parses `256M`, `copy` or `copy:256M`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || ParseRecipeError::UnknownFiles(text.to_string());
         let (copies, min) = match text.strip_prefix(environment::FILES_COPY) {
@@ -56,7 +55,7 @@ impl FromStr for Files {
 }
 
 impl Memory {
-    /// Heap and mappings: nearly all memory of most programs.
+    /// Heap and mappings, which are nearly all memory of most programs.
     pub const USUAL: Self = Self {
         heap: true,
         mmap: true,
@@ -67,12 +66,12 @@ impl Memory {
         files: None,
     };
 
-    /// Whether no kind of memory is named.
+    /// Returns whether no kind of memory is named.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The value of the library's SUPERPAGE_MEMORY: sizes in bytes.
+    /// Returns the value of the library's SUPERPAGE_MEMORY, with sizes in bytes.
     pub fn variable(&self) -> String {
         let flags = [
             (self.heap, Kind::Heap.name()),
@@ -148,7 +147,7 @@ impl TryFrom<String> for Memory {
 /// Memory that libsuperpage.so prepares before a program touches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ahead {
-    /// Maximum unmapped memory that is kept, and zeroed again for the program's next mapping.
+    /// Maximum amount of unmapped memory that is kept, and zeroed again for the program's next mapping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prezero: Option<ByteSize>,
     /// Maximum part of a new mapping that is populated at once.
@@ -157,12 +156,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Whether nothing is prepared.
+    /// Returns whether nothing is prepared.
     pub fn is_empty(&self) -> bool {
         self.settings().next().is_none()
     }
 
-    /// The library's variables, their values, and their effects.
+    /// Returns the library's variables, their values, and their effects.
     pub fn settings(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> {
         let prezero = "unmapped superpages that may be kept and zeroed again";
         let prefault = "how much of a new mapping may be populated at once";

@@ -1,45 +1,43 @@
 //! Named arms: the superpage support of runtimes and allocators themselves.
 //!
-//! Each arm uses a runtime's own switch, which makes the program, its malloc or its virtual machine request
-//! superpages from the kernel. Whether it did, and got any, is read back from the memory of the runs:
-//! [`Recipe::asks_itself`].
+//! Each arm uses a runtime's own switch, which makes the program, its malloc or its virtual machine request superpages
+//! from the kernel. Whether it requested and got any is read back from the memory of the runs: [`Recipe::asks_itself`].
 //! See docs/decisions/evaluate.md#1.
 
 use crate::Recipe;
 
-/// Name, and the text of the recipe.
+/// Names of the arms, and the text of their recipes.
 pub const NAMED: [(&str, &str); 8] = [
-    // malloc(3): madvise for its heaps and mappings; glibc 2.35.
+    // malloc advises its heaps and mappings, since glibc 2.35 (malloc(3)).
     ("glibc-tunable", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
-    // CPython has its own malloc, with arenas of 1 MiB that hold no superpage (3.11); PYTHONMALLOC turns it off.
+    // CPython's own malloc has arenas of 1 MiB, which hold no superpage (3.11); PYTHONMALLOC disables it.
     ("python-hugepages", "PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
     ("jvm-thp", "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages"),
     ("jvm-large-pages", "JAVA_TOOL_OPTIONS=-XX:+UseLargePages"),
     ("jemalloc-thp", "preload=libjemalloc.so.2 MALLOC_CONF=thp:always,metadata_thp:auto"),
-    // The first name is for 2.0, the second for 2.1 and later.
+    // MIMALLOC_LARGE_OS_PAGES is for 2.0, MIMALLOC_ALLOW_LARGE_OS_PAGES for 2.1 and later.
     (
         "mimalloc",
         "preload=libmimalloc.so.2 MIMALLOC_LARGE_OS_PAGES=1 MIMALLOC_ALLOW_LARGE_OS_PAGES=1",
     ),
-    // gperftools' malloc requests no superpages; it hands out memory in its own runs.
+    // gperftools' malloc requests no superpages, but hands out memory in contiguous runs.
     ("tcmalloc", "preload=libtcmalloc_minimal.so.4"),
-    // `on`, not `try`: a server without huge pages reports an error and does not start.
+    // `on` instead of `try`: a server that gets no huge pages reports an error and does not start.
     ("postgres-huge_pages", "-- sh -c 'exec \"$@\" -c huge_pages=on' sh"),
 ];
 
-/// The preloaded libraries of named arms, and their packages (Debian).
+/// The preloaded libraries of named arms, and their Debian packages.
 const PACKAGES: [(&str, &str); 3] = [
     ("libjemalloc.so.2", "libjemalloc2"),
     ("libmimalloc.so.2", "libmimalloc2.0"),
     ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
 ];
 
-/// The package (Debian) of a library that a named arm preloads.
+/// Returns the Debian package of a library that a named arm preloads.
 pub fn package_of(library: &str) -> Option<&'static str> {
     PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, package)| *package)
 }
 
-/// The recipe text of a named arm.
 pub(crate) fn words(name: &str) -> Option<&'static str> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
@@ -57,7 +55,7 @@ const SWITCHES: [(&str, &str); 8] = [
 ];
 
 impl Recipe {
-    /// The switch that makes the program request superpages itself, if the recipe sets one.
+    /// Returns the switch that makes the program request superpages itself, if the recipe sets one.
     pub fn asks_itself(&self) -> Option<String> {
         let of = |(name, part): &(&str, &str)| {
             let value = self.variable(name)?;

@@ -1,4 +1,4 @@
-//! Notes of a plan for the user. Code decides by the variants; their text is made where it is printed.
+//! Notes of a plan for the user. Code decides by the variants; the texts are made where they are printed.
 //! See docs/decisions/launch.md#5.
 
 use std::fmt;
@@ -15,24 +15,24 @@ use crate::{Fallback, Instrumentation, Kind, Pages};
 pub enum Note {
     /// `memory=` alone requests no pages: it says which memory is backed, not by which pages.
     NoPages {
-        /// The pages of the recipe.
+        /// Pages of the recipe.
         pages: Pages,
     },
-    /// Mappings lie in superpage files.
+    /// Private mappings are in superpage files, and so appear as shared.
     MappedAsShared,
-    /// Little of free memory is in superpages.
+    /// Only a small part of free memory is in superpages.
     Fragmented {
-        /// The pages for the rest of its memory.
+        /// Pages of the program's memory beyond the free superpages.
         rest: Rest,
     },
     /// `pages=auto` was resolved.
     Chose {
-        /// The pages on this machine.
+        /// The chosen pages.
         pages: Pages,
         /// The reason.
         because: Because,
     },
-    /// Larger sizes than the requested one are on, too.
+    /// Larger sizes than the requested one are enabled too.
     LargerThp(LargerThp),
     /// No library can be preloaded into the program.
     NotPreloadable,
@@ -45,15 +45,15 @@ pub enum Note {
     },
     /// Preparing memory ahead has no effect on malloc's memory.
     MallocNotAhead,
-    /// Prepared memory counts as the program's.
+    /// Memory that is prepared ahead counts as the program's.
     AheadCounts,
-    /// A child and its parent share the pool's pages.
+    /// With children=same, a child and its parent share the pool's pages.
     ForkSharesPool,
     /// A fork copies the pool's pages.
     ForkCopiesPool,
     /// No variable can name the library's path.
     LibraryPath {
-        /// It has a space or colon.
+        /// The path, which contains a space or colon.
         path: String,
     },
     /// The library was not found.
@@ -62,28 +62,28 @@ pub enum Note {
     PoolEmpty {
         /// Page size of the pool.
         size: PageSize,
-        /// What all requests get instead.
+        /// The pages that all requests get instead.
         fallback: Fallback,
     },
     /// glibc's tunable puts only malloc's memory on the pool.
     MallocAlone,
-    /// The heap lies there privately.
+    /// With glibc's tunable, the heap is on private pages of the pool.
     ForkSharesHeap,
-    /// Neither a preload nor the tunables reach a program.
+    /// Neither preloaded libraries nor tunables reach a program.
     NotReached {
         /// Path of the program.
         path: String,
         /// Kind of the program.
         program: Kind,
     },
-    /// Only glibc's malloc is asked for superpages, and the program has another allocator.
+    /// Only glibc's malloc requests superpages, and the program has another allocator.
     OwnAllocator {
         /// Path of the program.
         path: String,
         /// File of the allocator.
         library: String,
     },
-    /// The recipe sets a tunable to another value.
+    /// The recipe sets a tunable to another value than the plan would.
     RecipeStands {
         /// The tunable.
         name: String,
@@ -99,9 +99,9 @@ pub enum Note {
         /// The tool.
         tool: Instrumentation,
     },
-    /// A note from another part of superpage; no code decides by it.
+    /// A note from another crate of superpage; no code decides by it.
     Said {
-        /// Its text.
+        /// Text of the note.
         text: String,
     },
 }
@@ -111,14 +111,14 @@ pub enum Note {
 pub struct LargerThp {
     /// Requested size.
     pub size: PageSize,
-    /// Whether the size of a superpage is on.
+    /// Whether THP of the largest size is enabled.
     pub with_largest: bool,
-    /// The other larger sizes.
+    /// The other larger sizes that are enabled.
     pub larger: Vec<PageSize>,
 }
 
 impl LargerThp {
-    /// The sizes, in words.
+    /// Formats the sizes.
     pub fn sizes(&self) -> String {
         let largest = self.with_largest.then(|| "the largest size".to_string());
         let sizes = largest.into_iter().chain(self.larger.iter().map(PageSize::to_string));
@@ -126,15 +126,15 @@ impl LargerThp {
     }
 }
 
-/// The pages of a program beyond the free superpages.
+/// What a program gets when the free superpages are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rest {
     /// Base pages.
     Base,
-    /// THP of the enabled smaller sizes.
+    /// THP of the smaller sizes that are enabled.
     Smaller(Vec<PageSize>),
-    /// Superpages are freed for it; if that is not enough, these sizes are turned on until it ends.
+    /// Superpages are freed for the program. If they do not suffice, these sizes are enabled until it ends.
     Supplied(Vec<PageSize>),
 }
 
@@ -142,7 +142,7 @@ pub enum Rest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
-    /// A pool that has free pages was made to be used.
+    /// A pool has free pages, so somebody filled it in order to use it.
     FreePool {
         /// Number of free pages.
         pages: u64,
@@ -151,7 +151,7 @@ pub enum Because {
     },
     /// No pool has free pages.
     NoFreePool,
-    /// The largest enabled size of THP.
+    /// The largest THP size that is enabled.
     LargestOn,
     /// A pool may grow.
     PoolMayGrow {
@@ -163,7 +163,7 @@ pub enum Because {
 }
 
 impl Note {
-    /// Whether the program will not get what was asked for.
+    /// Returns whether the program will not get what the recipe requests.
     pub fn is_unreached(&self) -> bool {
         match self {
             Self::LargerThp(_)
@@ -331,9 +331,9 @@ impl fmt::Display for Because {
     }
 }
 
-/// The notes of a plan. A document has their texts in `notes` and the deciding variants in `conditions`, which
-/// documents of versions before 0.1 lack: there a text decides whether free memory was fragmented, as in those
-/// versions.
+/// The notes of a plan. A document has their texts in `notes`, and the variants that decide in `conditions`. Documents
+/// of versions before 0.1 lack `conditions`; for these, a text in `notes` decides whether free memory was fragmented,
+/// as in those versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Notes(Vec<Note>);
@@ -350,12 +350,12 @@ impl Notes {
         self.0.push(note.into());
     }
 
-    /// Adds the notes of other parts.
+    /// Adds notes of other crates, as text.
     pub fn extend(&mut self, said: impl IntoIterator<Item = String>) {
         self.0.extend(said.into_iter().map(Note::from));
     }
 
-    /// The texts of the notes.
+    /// Returns the texts of the notes.
     pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(Note::to_string).collect()
     }

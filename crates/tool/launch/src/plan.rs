@@ -1,4 +1,4 @@
-//! Plans: a recipe applied to one program on one machine, decided from facts.
+//! Plans: a recipe applied to one program on one machine. Decided from facts.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ mod means;
 /// Facts about the machine and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The effective mode for transparent superpages of the largest size: `always`, `madvise`, `never`; `None`
-    /// if the kernel has none.
+    /// Effective mode of transparent superpages of the largest size: `always`, `madvise`, `never`; `None` if the kernel
+    /// has none.
     pub thp_mode: Option<String>,
-    /// The smaller sizes (mTHP) that are on for all or for advised memory, largest first.
+    /// The smaller sizes (mTHP) that are enabled for all or for advised memory, largest first.
     pub thp_sizes: Vec<PageSize>,
-    /// The smaller sizes, from 64K on, that are off.
+    /// The smaller sizes, from 64K on, that are disabled.
     pub thp_sizes_off: Vec<PageSize>,
-    /// Whether we may change settings of the machine.
+    /// Whether this process may change settings of the machine.
     pub may_change_settings: bool,
-    /// Share of free memory in blocks of a superpage or more.
+    /// Share (0 to 1) of free memory that is in blocks of at least a superpage.
     pub free_in_superpages: Option<f64>,
     /// Whether the kernel can withhold unadvised transparent superpages from a program (Linux 6.18).
     pub thp_only_advised: bool,
@@ -36,14 +36,14 @@ pub struct Facts {
     pub pools: Vec<Pool>,
     /// Path of libsuperpage.so, if found.
     pub runtime: Option<PathBuf>,
-    /// The inherited LD_PRELOAD.
+    /// Inherited value of LD_PRELOAD.
     pub ld_preload: Option<String>,
-    /// The inherited GLIBC_TUNABLES.
+    /// Inherited value of GLIBC_TUNABLES.
     pub glibc_tunables: Option<String>,
 }
 
 impl Facts {
-    /// Whether memory can have transparent superpages of the largest size.
+    /// Returns whether memory can have transparent superpages of the largest size.
     pub fn has_thp(&self) -> bool {
         self.thp_mode.as_deref().is_some_and(|mode| mode != "never")
     }
@@ -60,25 +60,25 @@ pub struct Pool {
     pub free: u64,
     /// Number of free pages that are already reserved.
     pub reserved: u64,
-    /// Number of pages by which the pool may still grow on demand.
+    /// Number of pages by which the pool can still grow on demand.
     pub overcommit_left: u64,
-    /// Whether the pages are gigantic: the kernel does not grow such a pool on demand.
+    /// Whether the pages are gigantic, in which case the kernel does not grow the pool on demand.
     pub is_gigantic: bool,
 }
 
 impl Pool {
-    /// Number of pages that a new mapping could reserve.
+    /// Returns the number of pages that a new mapping could reserve.
     pub fn available(&self) -> u64 {
         self.unused() + self.overcommit_left
     }
 
-    /// Number of these pages that the pool already has.
+    /// Returns the number of those pages that the pool already has.
     pub fn unused(&self) -> u64 {
         self.free.saturating_sub(self.reserved)
     }
 }
 
-/// The expected result of an arm, checked against the pages read back.
+/// What an arm must have on its pages. Checked against the pages read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
@@ -98,11 +98,11 @@ pub enum Promise {
 pub enum ThpRequest {
     /// The inherited setting.
     Inherit,
-    /// The system's settings, whatever is inherited.
+    /// The system's settings, whatever setting is inherited.
     System,
     /// No THP.
     Disabled,
-    /// Only advised THP, or THP by request (MADV_COLLAPSE).
+    /// Only advised THP, or THP on request (MADV_COLLAPSE).
     OnlyAdvised,
 }
 
@@ -111,7 +111,7 @@ pub enum ThpRequest {
 pub struct EnvironmentChange {
     /// The variable.
     pub variable: String,
-    /// Its value.
+    /// Value of the variable.
     pub value: String,
     /// Effect of the change.
     pub why: String,
@@ -126,26 +126,26 @@ pub struct Plan {
     pub pages: Pages,
     /// The file that is executed: the program, or the wrapper.
     pub program: Program,
-    /// Everything after argv\[0\].
+    /// All arguments after argv\[0\].
     pub arguments: Vec<Word>,
     /// Changes to the environment, one per variable.
     pub environment: Vec<EnvironmentChange>,
     /// The child's THP setting (prctl PR_SET_THP_DISABLE).
     pub thp: ThpRequest,
-    /// Where free memory is fragmented, superpages are freed in bulk when the library asks; if that is not
-    /// enough, these sizes of THP, which are off, are turned on (`madvise`) until the program ends.
+    /// If free memory is fragmented, superpage frees superpages in bulk when the library requests them. If they do not
+    /// suffice, it enables these THP sizes (`madvise`) until the program ends. `None`: it does neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supply: Option<Vec<PageSize>>,
-    /// Whether its memory lies in superpage files, of which superpages are made in place.
+    /// Whether the program's memory is in superpage files, in which superpages are made in place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
-    /// Whether its design's criteria are not implemented; its name says so, too.
+    /// Whether criteria of the design are not applied; the plan's name says so too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approximate: bool,
     /// Maximum size of the main thread's stack, if a fixed size was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<ByteSize>,
-    /// What the arm must show when read back.
+    /// What the arm must have when its pages are read back.
     pub promise: Promise,
     /// Why the program is left alone, if superpage adds nothing to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,14 +155,15 @@ pub struct Plan {
     pub notes: Notes,
 }
 
-/// Share of free memory in superpages below which the library decides how much is advised.
+/// Share of free memory in superpages below which the library decides how much memory is advised.
 const FRAGMENTED: f64 = 0.5;
-/// Share below which superpages of the largest size are not promised: only smaller ones may be available.
+/// Share of free memory in superpages below which no superpages of the largest size are promised, because only smaller
+/// sizes may be available.
 const HARDLY_ANY: f64 = 0.125;
 
 impl Plan {
-    /// Resolves a plan. `program` is the file to start: the wrapper if the recipe has one, and then `wrapped` is
-    /// the program behind it. `arguments` are complete.
+    /// Resolves a plan. `program` is the file to start. If the recipe has a wrapper, `program` is the wrapper, and
+    /// `wrapped` is the program that it starts. `arguments` are complete.
     pub fn resolve(
         recipe: &Recipe,
         program: Program,
@@ -268,7 +269,7 @@ impl Plan {
             plan.set(LD_PRELOAD, preload.join(":"), "libraries loaded before all others");
         }
         for (variable, value) in &recipe.environment {
-            // For these two, the recipe's value is already part of the new value.
+            // For these two variables, the new value already includes the recipe's.
             let is_merged = [LD_PRELOAD, GLIBC_TUNABLES].contains(&variable.as_str());
             if !(is_merged && plan.sets(variable)) {
                 plan.set(variable, value.clone(), "requested by the recipe");
@@ -277,25 +278,25 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether libsuperpage.so backs memory of the program: the named kinds, or heap and mappings.
+    /// Returns whether libsuperpage.so backs memory of the program: the named kinds, or heap and mappings.
     pub fn uses_library(&self) -> bool {
         self.sets(abi::environment::PAGES)
     }
 
-    /// Why the plan lacks libsuperpage.so although it should have it: the library is missing, or LD_PRELOAD
-    /// cannot name it.
+    /// Returns why the plan lacks libsuperpage.so although it should have it: the library is missing, or LD_PRELOAD
+    /// cannot hold its path.
     pub fn without_library(&self) -> Option<&Note> {
         self.notes
             .iter()
             .find(|note| matches!(note, Note::LibraryMissing | Note::LibraryPath { .. }))
     }
 
-    /// The notes about requests that the program will not get.
+    /// Returns the notes about requests that the program will not get.
     pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
         self.notes.iter().filter(|note| note.is_unreached())
     }
 
-    /// The sanitizer or valgrind in the started files, and the file that contains it.
+    /// Returns the sanitizer or valgrind in the started files, and the file that contains it.
     fn instrumentation(
         &self,
         recipe: &Recipe,
@@ -322,12 +323,11 @@ impl Plan {
         self.notes.push(note);
     }
 
-    /// Whether the plan sets an environment variable.
+    /// Returns whether the plan sets an environment variable.
     pub fn sets(&self, variable: &str) -> bool {
         self.environment.iter().any(|change| change.variable == variable)
     }
 
-    /// Sets a variable, replacing an earlier value.
     fn set(&mut self, variable: &str, value: impl Into<String>, why: &str) {
         let change = EnvironmentChange {
             variable: variable.to_string(),

@@ -1,4 +1,4 @@
-//! The program to launch: its location, and how it can be reached.
+//! Finds the program to launch, and how a preloaded library can reach it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,19 +20,18 @@ pub struct Program {
     /// Path of the file.
     #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
-    /// Kind of the file, as far as it matters for reaching the program.
+    /// Kind of the file, as far as it decides what reaches the program.
     pub kind: Kind,
-    /// The library that replaces glibc's malloc, if it is linked with one.
+    /// The library that replaces glibc's malloc, if the program is linked with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
 }
 
-/// Shows invalid UTF-8 as U+FFFD.
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
-/// File name prefixes of such libraries.
+/// File name prefixes of libraries that replace malloc.
 const ALLOCATORS: [&str; 5] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libsnmalloc", "librpmalloc"];
 
@@ -40,17 +39,17 @@ const ALLOCATORS: [&str; 5] =
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Dynamic, loaded by glibc's loader, of our own word size: all means reach it.
+    /// Dynamic, loaded by glibc's loader, of our own word size: preloaded libraries and tunables reach it.
     Glibc,
     /// Dynamic, with another loader (musl, or glibc of another word size).
     OtherLoader(String),
-    /// No loader.
+    /// Static: there is no loader.
     Static,
     /// Set-user-id or set-group-id: the loader ignores preloads from outside.
     Privileged,
     /// Instrumented by a sanitizer or valgrind: superpage adds nothing to it.
     Instrumented(Instrumentation),
-    /// A script; the kind of its interpreter counts, which inherits the environment.
+    /// A script. Its interpreter inherits the environment, so the interpreter's kind decides.
     Script(String),
     /// Neither ELF nor `#!`, or unreadable.
     Unknown,
@@ -83,7 +82,6 @@ impl Program {
     }
 }
 
-/// The allocator among the libraries that the program needs.
 fn allocator_of(path: &Path) -> Option<String> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
@@ -91,7 +89,7 @@ fn allocator_of(path: &Path) -> Option<String> {
     instrumentation::needed(&file).into_iter().find(is_allocator)
 }
 
-/// Whether the file is executable: `Err(None)` if missing, `Err(why)` if not executable.
+/// Checks that the file is executable: `Err(None)` if it is missing, `Err(why)` if it is not executable.
 fn executable(path: &Path) -> Result<(), Option<String>> {
     let metadata = match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(None),
@@ -155,8 +153,7 @@ impl Kind {
             Some(None) => Self::Static,
             Some(Some(path)) => {
                 let same_word = Header::is_type_64_sized() == cfg!(target_pointer_width = "64");
-                // glibc's loader is ld-linux*.so, except on a few systems that name it ld64.so;
-                // musl's is ld-musl-*.so.
+                // glibc's loader is ld-linux*.so, on a few systems ld64.so; musl's is ld-musl-*.so.
                 if same_word && (path.contains("/ld-linux") || path.contains("/ld64.so")) {
                     Self::Glibc
                 } else {
@@ -166,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// Why environment variables may not reach the program, in words; `None` if they do.
+    /// Returns why environment variables may not reach the program; `None` if they do.
     pub fn unreached(&self) -> Option<String> {
         match self {
             Self::Glibc | Self::Script(_) => None,

@@ -1,4 +1,4 @@
-//! Recipes: a user's request, in one word or a short line.
+//! Recipes: a user's request, as one word or a short line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ use crate::{Ahead, Children, Fallback, LaunchError, Memory};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Pages {
-    /// As without superpage: the system's settings decide.
+    /// Pages as without superpage: the system's settings decide.
     System,
-    /// The best superpages of this machine: the pool's if it has free pages, else transparent ones.
+    /// The machine's best superpages: the pool's if it has free pages, else transparent ones.
     Auto,
     /// Base pages only.
     Base,
@@ -22,27 +22,27 @@ pub enum Pages {
     Thp,
     /// Transparent superpages of this size (mTHP); larger ones only if they cannot be excluded.
     ThpOf(PageSize),
-    /// Pages of the hugetlb pool: of the default size, or of this one.
+    /// Pages of the hugetlb pool, of the default size or of this one.
     Hugetlb(Option<PageSize>),
     /// Base pages that superpage collapses while the program runs, according to a design.
     Collapsed,
 }
 
-/// How the superpages of a design's reservations are made.
+/// How superpages are made of a design's reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Executor {
-    /// Their pages are copied into a superpage (MADV_COLLAPSE).
+    /// The reservation's pages are copied into a superpage (MADV_COLLAPSE).
     #[default]
     Collapse,
-    /// Their pages lie in a superpage from the beginning, which is then mapped as one.
+    /// The reservation's pages are in a superpage frame from the beginning, which is then mapped as a superpage.
     InPlace,
-    /// They are pages of the hugetlb pool from the beginning.
+    /// The reservation's pages are pages of the hugetlb pool from the beginning.
     Pool,
 }
 
 impl Executor {
-    /// Whether it is the default.
+    /// Returns whether this is the default.
     pub fn is_usual(&self) -> bool {
         *self == Self::Collapse
     }
@@ -75,14 +75,14 @@ pub struct Recipe {
     pub name: String,
     /// The requested pages.
     pub pages: Pages,
-    /// The memory that libsuperpage.so backs. If empty: malloc by glibc's own means, and the program's own
-    /// mappings as far as advice reaches; with fallback=error, heap and mappings.
+    /// The memory that libsuperpage.so backs. If empty, glibc's own means back malloc, and advice backs the program's
+    /// own mappings as far as it reaches; with fallback=error, heap and mappings are backed.
     #[serde(default, skip_serializing_if = "Memory::is_empty")]
     pub memory: Memory,
     /// What a request gets if the pool is exhausted.
     #[serde(default)]
     pub fallback: Fallback,
-    /// How children are treated.
+    /// The memory that forked children get.
     #[serde(default)]
     pub children: Children,
     /// Memory that libsuperpage.so prepares before the program touches it.
@@ -91,13 +91,13 @@ pub struct Recipe {
     /// The design that the recipe follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
-    /// How its superpages are made.
+    /// How superpages are made of the design's reservations.
     #[serde(default, skip_serializing_if = "Executor::is_usual")]
     pub executor: Executor,
-    /// Whether it runs although its design's criteria are not implemented; its name says so.
+    /// Whether the program runs although criteria of the design cannot be applied; the name says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approximate: bool,
-    /// Libraries to preload, before libsuperpage.so and those already in LD_PRELOAD.
+    /// Libraries to preload, before libsuperpage.so and the inherited ones.
     pub preload: Vec<String>,
     /// Environment variables to set.
     pub environment: Vec<(String, String)>,
@@ -108,35 +108,35 @@ pub struct Recipe {
 /// Why a recipe could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRecipeError {
-    /// Not one of the page modes.
+    /// The text is not one of the page modes.
     #[error(
         "invalid pages `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto or system"
     )]
     UnknownPages(String),
-    /// Neither pages nor the name of an arm.
+    /// The text is neither pages nor the name of an arm.
     #[error(
         "invalid arm `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, superpage, system, {names}, or \
          'NAME: WORDS'", names = crate::named::NAMED.map(|(name, _)| name).join(", ")
     )]
     UnknownArm(String),
-    /// Not a kind of memory.
+    /// The text is not a kind of memory.
     #[error(
         "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE, files=MIN"
     )]
     UnknownMemory(String),
-    /// No minimum length of file mappings.
+    /// The text is not a minimum length of file mappings.
     #[error("invalid files `{0}`: expected e.g. 64M, copy or copy:64M")]
     UnknownFiles(String),
-    /// Not an executor.
+    /// The text is not an executor.
     #[error("invalid executor `{0}`: expected collapse, in-place or pool")]
     UnknownExecutor(String),
-    /// Neither yes nor no.
+    /// The text is neither yes nor no.
     #[error("invalid approximate `{0}`: expected yes or no")]
     UnknownApproximate(String),
-    /// Not a fallback, or not a treatment of children.
+    /// The text is not a fallback, or not a treatment of children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),
-    /// Not an amount of memory.
+    /// The text is not an amount of memory.
     #[error("invalid amount of memory to prepare `{0}`: expected e.g. 256M")]
     UnknownSize(String),
     /// A word that is neither a setting nor a variable.
@@ -151,21 +151,21 @@ pub enum ParseRecipeError {
         /// The word.
         word: String,
     },
-    /// Unclosed quotes.
+    /// A quote is not closed.
     #[error("arm `{0}`: unclosed quote")]
     Quotes(String),
-    /// Nothing before the colon.
+    /// Nothing precedes the colon.
     #[error("arm `{0}` has no name; expected NAME or NAME: WORDS")]
     NoName(String),
 }
 
-/// Splits a line into words as a shell does, without variables and patterns; `None` for an unclosed quote.
+/// Splits a line into words as a shell does, but without variables and patterns; `None` for an unclosed quote.
 pub fn split_words(line: &str) -> Option<Vec<String>> {
     shlex::split(line)
 }
 
 impl Recipe {
-    /// A recipe that only chooses pages, named after them.
+    /// Creates a recipe that only chooses pages, and is named after them.
     pub fn new(pages: Pages) -> Self {
         Self {
             name: pages.to_string(),
@@ -183,21 +183,21 @@ impl Recipe {
         }
     }
 
-    /// Heap and mappings on the best available superpages: the default of the command.
+    /// Creates the default recipe: heap and mappings on the best available superpages.
     pub fn superpage() -> Self {
         let memory = Memory::USUAL;
         Self { name: "superpage".to_string(), memory, ..Self::new(Pages::Auto) }
     }
 
-    /// Whether the recipe makes a JVM or PostgreSQL request the pool's pages itself: an arm that leaves memory
-    /// to the system's settings finds no page in a pool that was not resized (HotSpot: "UseLargePages disabled,
-    /// no large pages configured").
+    /// Returns whether the recipe makes a JVM or PostgreSQL request the pool's pages itself. For such an arm the pool
+    /// must be raised: a pool that was not resized has no page for it (HotSpot: "UseLargePages disabled, no large pages
+    /// configured").
     /// See docs/decisions/launch.md#3.
     pub fn asks_itself_for_pool(&self) -> bool {
         if self.wrapper.iter().any(|word| word.contains("huge_pages=on")) {
             return true;
         }
-        // The variables read by HotSpot and its launcher.
+        // HotSpot and its launcher read these variables.
         ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"].iter().any(|name| {
             let options = self.variable(name).unwrap_or_default();
             let mut switched = options.split_whitespace().rev();
@@ -205,7 +205,7 @@ impl Recipe {
         })
     }
 
-    /// Whether the fallback is possible with the recipe's pages.
+    /// Checks that the fallback is possible with the recipe's pages.
     ///
     /// # Errors
     /// [`LaunchError::NothingToRefuse`]: fallback=error with superpages whose requests are never refused.
@@ -217,8 +217,8 @@ impl Recipe {
         }
     }
 
-    /// The recipe with fallback=error: the pool's pages, by libsuperpage.so, because glibc's tunable leaves on
-    /// base pages what its pool cannot serve. `None`: there is no such pool.
+    /// Returns the recipe for fallback=error, whose pool pages come from libsuperpage.so; glibc's tunable would leave
+    /// on base pages what the pool cannot serve. `None` if another fallback or no pool was requested.
     pub(crate) fn strict(&self) -> Option<Self> {
         let is_pool = matches!(self.pages, Pages::Hugetlb(_) | Pages::Auto);
         (self.fallback == Fallback::Error && is_pool).then(|| Self {
@@ -228,7 +228,7 @@ impl Recipe {
         })
     }
 
-    /// The value that the recipe gives a variable: the last of several.
+    /// Returns the value that the recipe gives a variable: the last of several.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let mut set = self.environment.iter().rev();
         set.find(|(variable, _)| variable == name).map(|(_, value)| value.as_str())
@@ -238,8 +238,8 @@ impl Recipe {
 impl FromStr for Recipe {
     type Err = ParseRecipeError;
 
-    /// Parses `thp`, or `NAME: pages=auto memory=heap preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`. Words
-    /// are split as in a shell. Without `pages=` the system's settings decide.
+    /// Parses `thp`, or `NAME: pages=auto memory=heap preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`. Words are
+    /// split as in a shell. Without `pages=` the system's settings decide.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((name, rest)) =
             text.split_once(':').filter(|(name, _)| !["hugetlb", "thp"].contains(name))
@@ -290,7 +290,6 @@ impl FromStr for Recipe {
     }
 }
 
-/// The settings of a recipe.
 const SETTINGS: [&str; 10] = [
     "pages",
     "memory",
@@ -308,8 +307,8 @@ fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
     size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
 }
 
-/// Whether `name` is a variable to set. A misspelt setting in lower case would be taken for one, and the arm would
-/// be measured without the setting.
+/// Returns whether `name` can be a variable. Rejects lower case, because a misspelt setting would be taken for a
+/// variable, and the arm would be measured without the setting.
 fn is_variable(name: &str) -> bool {
     let settings = SETTINGS.iter().any(|setting| setting.eq_ignore_ascii_case(name));
     let has = |is: fn(&u8) -> bool| name.as_bytes().iter().any(is);
@@ -363,7 +362,7 @@ impl fmt::Display for Pages {
     }
 }
 
-/// A size in common notation: 64K, 2M, 1G.
+/// Formats a size in common notation: 64K, 2M, 1G.
 pub fn spec(size: PageSize) -> String {
     let unit = (size.bytes().trailing_zeros() / 10).min(3);
     format!("{}{}", size.bytes() >> (10 * unit), ["", "K", "M", "G"][unit as usize])

@@ -1,12 +1,12 @@
-//! From a user's command to plans: finds the files, including a wrapper's.
+//! Turns a user's command into plans: finds the files, including a wrapper's.
 
 use std::ffi::OsStr;
 
 use crate::{Facts, LaunchError, Plan, Program, Recipe, Word};
 
-/// Plans `command` (program and arguments) under `recipe`. Programs are searched along `search`, a value of PATH.
-/// With a wrapper, the wrapper is started; the program is still searched, so that a missing one is found before
-/// anything runs.
+/// Plans `command` (program and arguments) under `recipe`. Programs are searched along `search`, a value of PATH. If
+/// the recipe has a wrapper, the wrapper is started. The program is still searched, so that a missing program is an
+/// error before anything runs.
 pub fn resolve(
     recipe: &Recipe,
     command: &[Word],

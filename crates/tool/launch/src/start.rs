@@ -18,9 +18,9 @@ use crate::{LaunchError, Plan};
 /// The child's standard streams.
 #[derive(Debug)]
 pub enum Streams {
-    /// Inherited: for a launcher.
+    /// Inherited, for a launcher.
     Inherit,
-    /// No input; each output in its own file: for an experiment.
+    /// Without input, and each output in its own file, for an experiment.
     Into {
         /// Standard output.
         stdout: File,
@@ -29,14 +29,14 @@ pub enum Streams {
     },
 }
 
-/// Start options beyond the plan.
+/// Options of a start that are not part of the plan.
 #[derive(Debug)]
 pub struct Start {
     /// Standard streams of the child.
     pub streams: Streams,
-    /// Whether the child is killed when this process ends, for any reason.
+    /// Whether the kernel kills the child when this process ends, for any reason.
     pub die_with_parent: bool,
-    /// Additional variables: padding that shifts the child's stack, as `(name, value)`.
+    /// Additional variables, as `(name, value)`: padding that shifts the child's stack.
     pub environment: Vec<(String, String)>,
     /// Working directory of the child; `None`: inherited.
     pub directory: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Start {
 }
 
 impl Default for Start {
-    /// Everything inherited: streams, directory, no additional variable.
+    /// Returns options under which the child inherits everything and gets no additional variable.
     fn default() -> Self {
         Self {
             streams: Streams::Inherit,
@@ -74,8 +74,8 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     Ok(Pid(child.id() as i32))
 }
 
-/// Starts the child below a guard, which ends the child and all its descendants when this process ends, for any
-/// reason. The caller must wait for the guard.
+/// Starts the child below a guard, which ends the child and all its descendants when this process ends, for any reason.
+/// The caller must wait for the guard.
 ///
 /// # Errors
 /// The program cannot be executed.
@@ -111,7 +111,7 @@ fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), Launch
         ThpRequest::Disabled => Some(ThpControl::Disabled),
         ThpRequest::OnlyAdvised => Some(ThpControl::OnlyAdvised),
     };
-    // The lowest superpage of the stack begins at a multiple of its size, which needs up to one more.
+    // The stack's lowest superpage begins at a multiple of its size, which needs up to one superpage more.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
     let descriptor = if plan.in_place { Some(files_for(&mut command)?) } else { None };
     let Start { die_with_parent, cpus, own_group, user, .. } = how;
@@ -119,8 +119,8 @@ fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), Launch
     Ok((command, setup))
 }
 
-/// A directory of superpage files for the library in a command: its descriptor, and the number of the descriptor
-/// there.
+/// Creates a directory of superpage files for the library in a command. Returns its descriptor, and the descriptor's
+/// number in the child.
 fn files_for(command: &mut Command) -> Result<(Arc<OwnedFd>, i32), LaunchError> {
     let files = sys::mount::superpage_files()?;
     let number = sys::spawn::high_descriptor();
@@ -128,7 +128,7 @@ fn files_for(command: &mut Command) -> Result<(Arc<OwnedFd>, i32), LaunchError> 
     Ok((Arc::new(files.directory), number))
 }
 
-/// Two superpages of the usual size.
+/// Bytes added to a fixed stack: two superpages of the usual size.
 const SUPERPAGE_SLACK: u64 = 4 << 20;
 
 fn remedy(error: &std::io::Error) -> &'static str {

@@ -1,7 +1,7 @@
-//! `GLIBC_TUNABLES`: one variable with several writers (glibc manual, "Tunables").
+//! Reads and merges `GLIBC_TUNABLES`, which several parts of a plan set (glibc manual, "Tunables").
 //! See docs/decisions/heap.md#8.
 
-/// `existing` merged with `settings`, which replace older values of the same name.
+/// Merges `settings` into `existing`; a setting replaces an older value of the same name.
 pub fn merge(existing: Option<&str>, settings: &[(&str, String)]) -> String {
     let kept =
         existing.unwrap_or("").split(':').filter(|entry| !entry.is_empty()).filter(|entry| {
@@ -12,7 +12,7 @@ pub fn merge(existing: Option<&str>, settings: &[(&str, String)]) -> String {
     kept.map(str::to_string).chain(set).collect::<Vec<_>>().join(":")
 }
 
-/// The value of the tunable `name` in `list`: the last entry counts.
+/// Returns the value of the tunable `name` in `list`; the last entry counts.
 pub fn value<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     let entries = list.split(':').filter_map(|entry| entry.split_once('='));
     entries.filter(|(set, _)| *set == name).map(|(_, value)| value).next_back()

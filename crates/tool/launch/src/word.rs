@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Word(OsString);
 
 impl Word {
-    /// The text for display.
+    /// Returns the text for display.
     pub fn text(&self) -> Cow<'_, str> {
         self.0.to_string_lossy()
     }
 
-    /// The word with each `mark` replaced. A word that is not UTF-8 has no marks.
+    /// Replaces each `mark` in the word by `value`. A word that is not UTF-8 stays unchanged.
     #[must_use]
     pub fn replaced(&self, mark: &str, value: &str) -> Self {
         self.0.to_str().map_or_else(|| self.clone(), |text| text.replace(mark, value).into())

@@ -1,11 +1,11 @@
-//! Counts of what each rule of a design made, and the delay until it was made.
+//! Counts how many superpages each rule of a design made, and how long after they qualified.
 
 use std::collections::BTreeMap;
 
-/// Rule by which a policy wants a superpage.
+/// The rule by which a policy wants a superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// The reservation has as many pages as the rule asks for.
+    /// The reservation has as many pages as the rule requires.
     #[default]
     Mapping,
     /// A daemon fills reservations.
@@ -17,7 +17,7 @@ pub enum Cause {
 impl Cause {
     pub(crate) const ALL: [Self; 3] = [Self::Mapping, Self::Filling, Self::Scan];
 
-    /// Key of the rule in the design's file.
+    /// Returns the key of the rule in the design's file.
     pub fn rule(self) -> &'static str {
         match self {
             Self::Mapping => "mapping.when",
@@ -32,25 +32,26 @@ impl Cause {
 pub struct Account {
     /// The rule.
     pub cause: Cause,
-    /// Superpages that the policy asked for.
+    /// Number of superpages that the policy wanted.
     pub wanted: u64,
-    /// Superpages that were made.
+    /// Number of superpages that were made.
     pub made: u64,
-    /// Superpages that were made without a copy.
+    /// Number of superpages that were made without a copy.
     pub in_place: u64,
-    /// Superpages that lacked pages, and the zeroed pages they were filled with.
+    /// Number of superpages that lacked pages. They were filled with zeroed pages.
     pub filled: u64,
-    /// See `filled`.
+    /// Number of zeroed pages added to these superpages.
     pub filled_pages: u64,
-    /// Failed attempts, by errno.
+    /// Number of failed attempts, by errno.
     pub failed: BTreeMap<&'static str, u64>,
-    /// Superpages whose memory was unmapped, or whose process ended, before they were made.
+    /// Number of superpages whose memory was unmapped, or whose process ended, before they were made.
     pub gone: u64,
-    /// Delay from qualifying to being a superpage; `None`: no superpage was made.
+    /// Delay from when memory qualified to when it was a superpage; `None`: no superpage was made.
     pub latency: Option<Latency>,
 }
 
-/// Delays of many superpages: upper bounds, because memory qualified at some time before the look that saw it.
+/// Delays of many superpages, in seconds. They are upper bounds, because memory qualified at some time before the look
+/// that saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
     /// Median.
@@ -60,7 +61,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Delays that are this many microseconds each.
+    /// Computes the percentiles of delays in microseconds.
     pub fn from_ticks(ticks: Vec<u64>) -> Option<Self> {
         Delays(ticks).latency()
     }
@@ -74,7 +75,7 @@ impl Account {
     }
 }
 
-/// Histogram of delays in ticks; a tick is a microsecond.
+/// Delays in ticks; a tick is a microsecond.
 #[derive(Debug, Default)]
 pub(crate) struct Delays(Vec<u64>);
 
@@ -83,12 +84,11 @@ impl Delays {
         self.0.push(ticks);
     }
 
-    /// Adds another histogram.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// Percentile in seconds; `None`: the histogram is empty.
+    /// Returns the percentile in seconds; `None` if there are no delays.
     pub(crate) fn within(&mut self, percent: usize) -> Option<f64> {
         self.0.sort_unstable();
         let index = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
@@ -116,14 +116,14 @@ mod tests {
         assert_eq!(of([]).latency(), None);
         let one = of([7]).latency().unwrap();
         assert_eq!((one.median_seconds, one.p99_seconds), (7e-6, 7e-6));
-        // In any order; of an even number the lower of the two middle values.
+        // The delays are sorted. Of an even number, the median is the lower of the two middle values.
         let few = of([40, 10, 30, 20]).latency().unwrap();
         assert_eq!((few.median_seconds, few.p99_seconds), (20e-6, 40e-6));
         let many = of((1..=1000).rev()).latency().unwrap();
         assert_eq!((many.median_seconds, many.p99_seconds), (500e-6, 990e-6));
     }
 
-    /// Slow twin: sorts all delays.
+    /// Reference model: sorts all delays.
     #[test]
     fn each_percentile_is_the_least_that_so_many_are_within() {
         let mut seed = 1u64;

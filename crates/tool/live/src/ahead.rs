@@ -1,11 +1,12 @@
-//! Superpages made before their first touch, where a program fills memory in address order: nothing is copied, and
-//! the program takes no fault there. See docs/decisions/live.md#14.
+//! Makes superpages before their first touch, where a program fills memory in address order. Nothing is copied, and the
+//! program takes no fault there. See docs/decisions/live.md#14.
 //!
-//! MADV_COLLAPSE fails where there is no page table, so one byte of each extent is read first, which maps the zero
+//! MADV_COLLAPSE fails where there is no page table. So one byte of each extent is read first, which maps the zero
 //! page.
 //!
-//! The program takes no fault in such superpages, so samples of faults do not show its progress. The executor reads
-//! pages of the last superpages instead, and makes the next ones while the program fills these (a [`Front`]).
+//! Because the program takes no fault in such superpages, samples of faults do not show its progress. Instead, the
+//! executor reads pages of the last superpages that it made, and makes the next ones while the program fills these (a
+//! [`Front`]).
 
 use std::time::Instant;
 
@@ -18,27 +19,27 @@ use crate::extent::{BYTES, Extent, PAGES};
 use crate::make::{self, MAX_RUN};
 use crate::turn::{Executor, now_since};
 
-/// Adjacent filled extents after which a program counts as filling memory in order.
+/// Number of adjacent filled extents from which a program counts as filling memory in order.
 const BELOW: usize = 10;
-/// Minimum superpages in one call.
+/// Minimum number of superpages in one call.
 pub(crate) const MIN_AHEAD: usize = 4;
-/// Extents left to the program, because it reaches them during the call: one, or two from this population of the
-/// extent it is in. The kernel refuses (EAGAIN) an extent that has a page younger than the call.
+/// Number of extents left to the program, because it reaches them during the call: one, or two if the extent that the
+/// program is in has this many pages. The kernel refuses (EAGAIN) an extent with a page younger than the call.
 const SECOND_HALF: u16 = PAGES / 2;
 const OVERTAKEN: usize = 2;
-/// The next call is made when the program has used a quarter of the last superpages.
+/// The next call is made when the program has used one part in this many of the last superpages.
 const TRIGGER_DIVISOR: usize = 4;
-/// Pages read to see whether a superpage is used.
+/// Number of pages read to see whether a superpage is used.
 const PROBES: u64 = 4;
-/// Ticks between such reads, and ticks without use after which a front is dropped.
+/// Ticks between these reads, and ticks without use after which a front is dropped.
 const PURSUE_EVERY: u64 = 300;
 const PURSUE_FOR: u64 = 50_000;
 
-/// The superpages that were last made ahead of one program that fills memory in order.
+/// The superpages last made ahead of one program that fills memory in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front {
     pid: Pid,
-    /// The superpage whose use triggers the next call.
+    /// Address of the superpage whose use triggers the next call.
     probe: u64,
     last: u64,
     until: u64,
@@ -67,14 +68,14 @@ impl Executor {
         }
     }
 
-    /// Whether the program has written to a superpage, by a sample of its pages; `None`: it is no longer a superpage.
+    /// Returns whether a sample of a superpage's pages shows that the program has written to it; `None`: it is no
+    /// longer a superpage.
     fn is_used(&self, pid: Pid, superpage: u64) -> Option<bool> {
         let every = u64::from(PAGES) / PROBES;
         let (read, zero) = self.zeros_of(pid, superpage, (0..PROBES).map(|at| at * every))?;
         Some(zero < read)
     }
 
-    /// When fronts are read next, in ticks.
     pub(crate) fn next_pursuit(&self) -> Option<u64> {
         (!self.fronts.is_empty()).then(|| self.now() + PURSUE_EVERY)
     }
@@ -123,7 +124,7 @@ impl Executor {
         }
     }
 
-    /// The front of these superpages, if the last one was made.
+    /// Returns the front of these superpages, if the last one was made.
     fn front_of(&self, pid: Pid, run: &[u64]) -> Option<Front> {
         let process = self.processes.get(&pid)?;
         let is_made = |at: &u64| process.extents.get(at).is_some_and(|extent| extent.is_huge);
@@ -132,8 +133,8 @@ impl Executor {
         Some(Front { pid, probe, last, until: self.now() + PURSUE_FOR })
     }
 
-    /// Makes superpages of `run`. Extents that failed are forgotten: they are treated as any other once they
-    /// have pages.
+    /// Makes superpages of `run`. Returns the number made. Extents that failed are forgotten: once they have pages,
+    /// they are treated like any other.
     fn make_ahead(&mut self, pid: Pid, run: &[u64]) -> u64 {
         let (before, began) = (self.tally.report.made, Instant::now());
         self.make(pid, run);
@@ -149,8 +150,8 @@ impl Executor {
         made
     }
 
-    /// Untouched extents above `start` that the policy would want at its threshold, if those below `start` are
-    /// filled.
+    /// Returns the untouched extents above `start` that the policy would want at its threshold. Empty unless the
+    /// extents below `start` are filled.
     fn ahead_of(&mut self, pid: Pid, start: u64, skipped: usize, most: usize) -> Vec<u64> {
         let now = self.now();
         let least = self.least;

@@ -1,10 +1,9 @@
-//! Translates growth of an extent into the fault that the policy is asked about.
+//! Asks the policy about growth of an extent, by presenting the growth as a fault.
 
 use policy::{Action, Event, Facts, FaultAction, Mapping, Page, Policy};
 
 use crate::extent::{Extent, PAGES, SCALE, first_bits};
 
-/// Answer of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// Nothing to do.
@@ -15,7 +14,7 @@ pub(crate) enum Wanted {
     Candidate,
 }
 
-/// Asks the policy about an extent that gained pages. `is_shared` is called only if the policy reads it.
+/// Asks the policy about an extent that gained pages. Calls `is_shared` only if the policy reads that fact.
 pub(crate) fn grew(
     policy: &mut Policy,
     extent: &mut Extent,
@@ -41,7 +40,7 @@ fn reserves(policy: &Policy) -> bool {
     !policy.physical().reserved.is_empty()
 }
 
-/// Whether the first fault of the extent reserves a superpage. Smaller reservations are not made.
+/// Returns whether the first fault of the extent reserves a superpage. Smaller reservations are not made.
 fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let facts = extent.facts_when_empty(policy, is_shared);
     let mut action = policy.fault(true, &facts);
@@ -54,7 +53,8 @@ fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     false
 }
 
-/// Whether the reservation is to become a superpage now: it is full, or the policy fills and maps the rest at once.
+/// Returns whether the reservation should become a superpage now: it is full, or the policy fills and maps the rest at
+/// once.
 fn wants_superpage(
     policy: &mut Policy,
     extent: &Extent,
@@ -74,7 +74,7 @@ fn wants_superpage(
     }
 }
 
-/// Minimum population at which a reservation is filled and mapped, or all pages of a superpage.
+/// Returns the minimum number of populated pages at which the policy fills and maps a reservation; at most [`PAGES`].
 pub(crate) fn least_filled(policy: &Policy) -> u16 {
     let fills = |&populated: &u16| {
         let extent = Extent { populated, is_reserved: true, ..Extent::default() };
@@ -84,21 +84,21 @@ pub(crate) fn least_filled(policy: &Policy) -> u16 {
     (1..PAGES).find(fills).unwrap_or(PAGES)
 }
 
-/// Whether the policy fills and maps the superpage at the first fault. See docs/decisions/live.md#13.
+/// Returns whether the policy fills and maps the superpage at the first fault. See docs/decisions/live.md#13.
 pub fn is_at_first_fault(policy: &Policy) -> bool {
     let mapping = Mapping { writable: true, ..Mapping::default() };
     let mut extent = Extent { mapping, populated: 1, ..Extent::default() };
     grew(&mut policy.clone(), &mut extent, 0, || false) == Wanted::Superpage
 }
 
-/// Whether the next fault maps a reservation that a daemon filled. MADV_COLLAPSE fills and maps in one step.
+/// Returns whether the next fault maps a reservation that a daemon filled. MADV_COLLAPSE fills and maps in one step.
 pub(crate) fn is_mapped_once_filled(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let mut facts = facts_once_filled(policy, extent, is_shared);
     facts.page = Page::Resident { cow: is_shared, shared: is_shared };
     matches!(policy.fault(true, &facts), FaultAction::MapInPlace { .. })
 }
 
-/// Facts about the extent once all its pages are there. Pages that were filled are clean.
+/// Returns the facts about the extent once it has all its pages. Pages that were filled are clean.
 fn facts_once_filled(policy: &Policy, extent: &Extent, is_shared: bool) -> Facts {
     let filled = Extent { populated: PAGES, ..*extent };
     let mut facts = filled.facts(policy, is_shared);

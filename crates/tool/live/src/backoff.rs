@@ -1,32 +1,32 @@
-//! Back-off when free superpages run out: a request that finds none costs a compaction of milliseconds in the
-//! calling thread, and usually fails. See docs/decisions/live.md#8.
+//! Backs off when free superpages run out. A request that finds none costs a compaction of milliseconds in the calling
+//! thread, and usually fails. See docs/decisions/live.md#8.
 
 use host::{FreeContiguity, Root};
 use units::PageSize;
 
 use crate::extent::BYTES;
 
-/// Back-off before the kernel is asked to compact again; doubled after each failure. In ticks.
+/// Ticks of back-off before the kernel is asked to compact again; doubled after each failure, up to the maximum.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
 
 /// Ticks between counts of free superpages during the back-off.
 const COUNT_AFTER: u64 = 5_000;
 
-/// State of the back-off.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Backoff {
-    /// Free superpages when a request was refused: the kernel keeps those for others, or below its watermarks.
+    /// Number of superpages that were free when a request was refused; the kernel keeps these for others, or below its
+    /// watermarks.
     kept: u64,
     failures: u8,
-    /// When the kernel may be asked even if no more are free, in ticks.
+    /// When the kernel may be asked even if no further superpage is free, in ticks.
     retry_at: u64,
     /// When free superpages may be counted again, in ticks.
     count_at: u64,
 }
 
 impl Backoff {
-    /// Whether to ask the kernel. `free` counts the free superpages.
+    /// Returns whether to ask the kernel. `free` counts the free superpages.
     pub(crate) fn may_ask(&mut self, now: u64, free: impl FnOnce() -> Option<u64>) -> bool {
         if now < self.count_at {
             return false;
@@ -46,25 +46,23 @@ impl Backoff {
         }
     }
 
-    /// Whether the back-off holds now, without counting.
+    /// Returns whether the back-off holds now, without counting free superpages.
     pub(crate) fn waits(&self, now: u64) -> bool {
         now < self.count_at && now < self.retry_at
     }
 
-    /// A request was refused for lack of contiguity.
     pub(crate) fn refused(&mut self, now: u64, free: Option<u64>) {
         self.kept = free.unwrap_or(0);
         self.retry_at = now + (MIN_REST << self.failures.min(16)).min(MAX_REST);
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// A request succeeded.
     pub(crate) fn had(&mut self) {
         (self.kept, self.failures) = (0, 0);
     }
 }
 
-/// Free superpages available to a program.
+/// Returns the number of free superpages that a program can get.
 pub(crate) fn free(root: &Root) -> Option<u64> {
     FreeContiguity::for_programs(root, PageSize::new(BYTES).ok()?).ok()?.superpages
 }

@@ -1,11 +1,11 @@
-//! Time budget: superpages may cost the programs that get them 2 % of their CPU time, so that no design makes a
-//! program slower than base pages by more than 3 %. See docs/decisions/live.md#12.
+//! Superpages may cost a program at most 2 % of its CPU time, so that no design is slower than base pages by more than
+//! 3 %. See docs/decisions/live.md#12.
 //!
 //! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE costs the time that the program may have waited:
-//! the whole call if the program was running before, nothing if it slept. Scanning costs its CPU time if no CPU is
-//! idle. Saved faults are credited, once the pages that a superpage was filled with are used. Without credit no
-//! superpage is requested, and pending extents keep their place; superpages ahead of their first touch may go into debt
-//! if the faults that they save take longer than making them.
+//! the whole call if the program ran before, nothing if it slept. Scanning costs its CPU time if no CPU is idle. Saved
+//! faults are credited once the pages that filled a superpage are used. Without credit no superpage is requested, and
+//! pending extents keep their place. Superpages ahead of their first touch may go into debt, if the faults that they
+//! save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,60 +15,59 @@ use units::Pid;
 use crate::ahead::MIN_AHEAD;
 use crate::extent::PAGES;
 
-/// Credit is the programs' CPU time divided by this.
+/// One nanosecond of credit accrues per this many nanoseconds of the programs' CPU time.
 const SHARE: i64 = 50;
 /// Initial and maximum credit, in nanoseconds.
 const START: i64 = 1_000_000;
 const MAX_CREDIT: i64 = 50_000_000;
-/// For designs that make superpages ahead: minimum credit for copying while a program grows and while it does not,
-/// and maximum debt for making ahead.
+/// For designs that make superpages ahead: minimum credit for copying while a program grows, minimum credit while it
+/// does not, and maximum debt for making ahead. In nanoseconds.
 const SPARE_TO_GROW: i64 = 10 * START;
 const SPARE: i64 = 2 * START;
 const DEBT: i64 = 2 * START;
-/// Minimum credit to make superpages that save no fault while a program grows: [`MAX_CREDIT`] would soon be reached.
+/// Minimum credit, in nanoseconds, to make superpages that save no fault while a program grows: unspent credit soon
+/// reaches [`MAX_CREDIT`].
 const PLENTY: i64 = MAX_CREDIT / 2;
-/// One call raises the price of a superpage ahead by at most this fraction (1/4): the call may have been delayed by
-/// something else.
+/// One call raises the price of a superpage ahead by at most one part in this many, because something else may have
+/// delayed the call.
 const DEARER: i64 = 4;
-/// Minimum window over which a program's share of a CPU is measured.
+/// Minimum window in which a program's share of a CPU is measured.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Below this share of a CPU a program is asleep, and a call does not delay it.
+/// Share of a CPU below which a program is asleep, so that a call does not delay it.
 const SLEEPS: f64 = 0.02;
-/// Initial estimate of the nanoseconds for one superpage; the newest measurement has the weight 1 / [`WEIGHT`].
+/// Initial estimate of the nanoseconds for one superpage. The newest measurement has the weight 1 / [`WEIGHT`].
 const EXPECTED: i64 = 700_000;
 const WEIGHT: i64 = 2;
 
-/// CPU use of one process.
 #[derive(Debug)]
 struct Program {
-    /// CPU time at the start of the window, and that start.
+    /// CPU time at the start of the window, and time of that start.
     used: Duration,
     since: Duration,
-    /// CPU time when last read.
+    /// CPU time at the last reading.
     newest: Duration,
-    /// Wall time of calls in this window: the program may have waited.
+    /// Wall time of calls in this window, during which the program may have waited.
     held_up: Duration,
-    /// Share of a CPU in the previous window, at most 1.
+    /// Share of a CPU (0 to 1) in the previous window.
     share: f64,
 }
 
-/// The budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     balance: i64,
     expected: i64,
-    /// Superpages requested so far; the number in one call is limited by it.
+    /// Number of superpages requested; it limits the number in one call.
     asked: usize,
     programs: BTreeMap<Pid, Program>,
     /// Cost of a page fault here, in nanoseconds; 0: unknown.
     fault: i64,
-    /// Whether superpages may be made ahead, and the price of one in nanoseconds; 0: unknown.
+    /// Whether superpages may be made ahead. `ahead`: nanoseconds for one of them; 0: unknown.
     goes_ahead: bool,
     ahead: i64,
 }
 
 impl Budget {
-    /// `goes_ahead`: whether superpages may be made ahead of their first touch.
+    /// Creates the budget. `goes_ahead` says whether superpages may be made ahead of their first touch.
     pub(crate) fn new(goes_ahead: bool) -> Self {
         Self {
             balance: START,
@@ -81,7 +80,7 @@ impl Budget {
         }
     }
 
-    /// Reads a process's CPU clock.
+    /// Adds a reading of a process's CPU clock, `used`.
     pub(crate) fn ran(&mut self, pid: Pid, used: Duration, now: Duration) {
         let program = self.programs.entry(pid).or_insert(Program {
             used,
@@ -101,7 +100,7 @@ impl Budget {
         self.add(more / SHARE);
     }
 
-    /// The process ended, or executed another program.
+    /// Forgets a process that ended or executed another program.
     pub(crate) fn ended(&mut self, pid: Pid) {
         self.programs.remove(&pid);
     }
@@ -118,8 +117,8 @@ impl Budget {
         }
     }
 
-    /// The last call made superpages ahead. Its time beyond twice that of the saved faults is credited again:
-    /// the host was backing the memory, and faults would have waited as long.
+    /// Adjusts the charge of the last call, which made superpages ahead. Credits its time beyond twice that of the
+    /// saved faults: the host was backing the memory then, and faults would have waited as long.
     pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, made: usize, took: Duration) {
         let each = nanoseconds(took) / (superpages.max(1) as i64);
         let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
@@ -131,27 +130,26 @@ impl Budget {
         }
     }
 
-    /// Charges CPU time of looking, where no CPU was idle.
+    /// Charges CPU time of a look during which no CPU was idle.
     pub(crate) fn looked(&mut self, took: Duration) {
         self.balance -= nanoseconds(took);
     }
 
-    /// Sets the measured cost of a fault.
     pub(crate) fn learn_fault(&mut self, cost: Duration) {
         self.fault = nanoseconds(cost);
     }
 
-    /// Credits saved faults: filled pages that were used.
+    /// Credits saved faults: filled pages that the program used.
     pub(crate) fn saved(&mut self, faults: u64) {
         self.add(self.fault.saturating_mul(faults as i64));
     }
 
-    /// Takes back credit for filled pages that were not used.
+    /// Takes back credit for filled pages that the program did not use.
     pub(crate) fn not_saved(&mut self, faults: u64) {
         self.balance -= self.fault.saturating_mul(faults as i64);
     }
 
-    /// Maximum superpages of a process in one call; 0: wait for credit.
+    /// Returns the maximum number of superpages of a process in one call; 0: wait for credit.
     pub(crate) fn affordable(&self, pid: Pid) -> usize {
         let share = self.share(pid);
         match self.balance {
@@ -164,7 +162,7 @@ impl Budget {
         }
     }
 
-    /// Maximum superpages of a process in one call ahead of the first touch.
+    /// Returns the maximum number of superpages of a process in one call ahead of the first touch.
     pub(crate) fn affordable_ahead(&self, pid: Pid) -> usize {
         if self.waits() {
             0
@@ -175,13 +173,13 @@ impl Budget {
         }
     }
 
-    /// Whether nothing may be requested: no credit, and some program is awake.
+    /// Returns whether nothing may be requested: there is no credit, and some program is awake.
     pub(crate) fn waits(&self) -> bool {
         let least = if self.pays_ahead() { -DEBT } else { 0 };
         self.balance <= least && self.is_awake()
     }
 
-    /// The same for superpages that are copied.
+    /// Returns whether superpages that are copied must wait for credit.
     pub(crate) fn waits_to_copy(&self, is_growing: bool) -> bool {
         let least = match self.goes_ahead {
             true if is_growing => SPARE_TO_GROW,
@@ -191,17 +189,15 @@ impl Budget {
         self.balance <= least && self.is_awake()
     }
 
-    /// Whether some program is awake.
     fn is_awake(&self) -> bool {
         self.programs.values().any(|program| program.share >= SLEEPS)
     }
 
-    /// Whether the faults that a superpage saves take longer than making it ahead, as far as both are known.
+    /// Returns whether the faults that a superpage saves take longer than making it ahead, as far as both are known.
     fn pays_ahead(&self) -> bool {
         self.goes_ahead && self.ahead < self.fault * i64::from(PAGES)
     }
 
-    /// Whether credit is near its maximum.
     pub(crate) fn is_plentiful(&self) -> bool {
         self.balance >= PLENTY
     }
@@ -233,8 +229,8 @@ mod tests {
         Duration::from_micros(time)
     }
 
-    /// Simulates a program alone on a CPU that waits `takes` for each superpage: superpages made, and time
-    /// waited.
+    /// Simulates a program alone on a CPU that waits `takes` for each superpage. Returns the number of superpages made,
+    /// and the time waited.
     fn busy(budget: &mut Budget, lasts: Duration, takes: Duration, saves: u64) -> (u32, Duration) {
         let (mut ran, mut held_up, mut made) = (Duration::ZERO, Duration::ZERO, 0);
         while ran < lasts {
@@ -255,7 +251,7 @@ mod tests {
         for takes in [us(50), us(400), ms(3), ms(15)] {
             let mut budget = Budget::new(false);
             let (made, held_up) = busy(&mut budget, ms(3000), takes, 0);
-            // A call may begin on the last credit.
+            // A call may begin with the last credit.
             let most = ms(60) + Duration::from_nanos(START as u64) + takes;
             assert!(held_up <= most && made > 0, "{takes:?}: {made} in {held_up:?}");
             assert!(held_up + takes >= ms(60), "{takes:?}: credit was not used: {held_up:?}");
@@ -286,10 +282,10 @@ mod tests {
             budget.made(PID, 16, ms(10), Duration::ZERO);
         }
         assert!(!budget.waits());
-        // Even if calls delayed it before.
+        // A program that sleeps is not delayed, even if calls delayed it before.
         budget.looked(ms(5));
         assert_eq!((budget.waits(), budget.affordable(PID)), (false, usize::MAX));
-        // It wakes up: its waits count again.
+        // The program wakes up, so its waits count again.
         budget.ran(PID, ms(21), ms(20) + ms(10_000) + ms(20));
         assert_eq!((budget.waits(), budget.affordable(PID)), (true, 0));
     }
@@ -301,15 +297,15 @@ mod tests {
         let without = busy(&mut Budget::new(false), ms(1000), us(500), 448).0;
         let with = busy(&mut budget, ms(1000), us(500), 448).0;
         assert!(with > 5 * without, "{with} and {without}");
-        // If a call takes no longer than the faults it saves, all superpages are made.
+        // If a call takes no longer than the faults that it saves, all superpages are made.
         let mut budget = Budget::new(false);
         budget.learn_fault(Duration::from_nanos(1000));
         assert_eq!(busy(&mut budget, ms(1000), us(400), 448).0, 10_000);
-        // Unless the cost of a fault is unknown.
+        // If the cost of a fault is unknown, the 2 % hold.
         assert_eq!(busy(&mut Budget::new(false), ms(1000), us(500), 0).0, without);
     }
 
-    /// 512 faults of 1 us.
+    /// A superpage saves 512 faults of 1 us.
     #[test]
     fn what_pays_for_itself_is_made_ahead_in_debt() {
         let mut budget = Budget::new(true);
@@ -325,7 +321,7 @@ mod tests {
             budget.saved(4 * 512);
         }
         assert!(!budget.waits() && budget.is_plentiful());
-        // The pages were not used.
+        // The filled pages were not used: the credit is taken back.
         budget.not_saved(100 * 4 * 512);
         assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (true, 0));
         // A superpage that costs more than it saves needs credit.
@@ -339,8 +335,8 @@ mod tests {
         assert!(budget.waits());
     }
 
-    /// A call ahead costs at most twice the faults it saves; the rest is the host's time for memory it had not
-    /// backed.
+    /// A call ahead costs at most twice the faults that it saves. Its further time is the host's, for memory that the
+    /// host had not backed.
     #[test]
     fn the_hosts_time_for_cold_memory_is_not_counted_ahead() {
         let mut budget = Budget::new(true);
@@ -361,7 +357,7 @@ mod tests {
         assert_eq!(waits(&budget), (true, false));
         budget.ran(PID, ms(600), ms(600));
         assert_eq!(waits(&budget), (false, false));
-        // The program sleeps.
+        // Once the program sleeps, nothing waits.
         budget.looked(ms(20));
         assert_eq!(waits(&budget), (true, true));
         budget.ran(PID, ms(600), ms(900));
@@ -382,7 +378,7 @@ mod tests {
         assert_eq!(all, MAX_CREDIT / EXPECTED);
         budget.made(PID, all as usize, Duration::from_nanos(MAX_CREDIT as u64), Duration::ZERO);
         assert!(budget.waits() && budget.affordable(PID) == 0);
-        // CPU time of another process gives credit too.
+        // CPU time of another process adds credit too.
         budget.ran(Pid(8), ms(0), ms(0));
         budget.ran(Pid(8), ms(50), ms(50));
         assert_eq!(budget.affordable(Pid(8)), 1);
@@ -397,7 +393,7 @@ mod tests {
         assert!(budget.waits(), "what it used before it was seen is no credit");
         budget.ran(PID, ms(150), ms(150));
         assert!(!budget.waits());
-        // Calls cost credit even for a sleeping program, if no CPU is idle.
+        // If no CPU is idle, calls cost credit even for a sleeping program.
         budget.ran(PID, ms(150), ms(500));
         budget.made(PID, 1, ms(2), ms(2));
         budget.ran(PID, ms(170), ms(522));

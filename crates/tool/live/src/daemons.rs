@@ -1,7 +1,7 @@
-//! Schedule of a design's daemons that make superpages, in real time, and the position of each.
+//! Schedules a design's daemons that make superpages in real time, and keeps the position of each.
 //!
-//! Daemons work in pieces, between looks. Daemons that maintain memory (zeroing, compaction, reclaim) are the
-//! kernel's.
+//! Daemons work in pieces, between looks. The kernel runs the daemons that maintain memory (zeroing, compaction,
+//! reclaim).
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,18 @@ use units::Pid;
 /// Length of a piece of work, in ticks.
 pub(crate) const PIECE: u64 = 10_000;
 
-/// Whether the executor runs this daemon.
 pub(crate) fn is_ours(task: Task) -> bool {
     matches!(task, Task::Scan | Task::Fill)
 }
 
-/// State of one daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub task: Task,
     due: u64,
     period: u64,
-    /// Start of the pass; `None`: the daemon sleeps.
+    /// Start of the current pass in ticks; `None`: the daemon sleeps.
     began: Option<u64>,
-    /// CPU time of earlier pieces of the pass.
+    /// CPU time of earlier pieces of the pass, in ticks.
     pub spent: u64,
 }
 
@@ -32,17 +30,17 @@ pub(crate) struct Daemon {
 #[derive(Debug)]
 pub(crate) struct Daemons {
     pub list: Vec<Daemon>,
-    /// Extents whose population crossed the threshold, oldest first.
+    /// Extents whose population crossed the policy's threshold, oldest first.
     pub candidates: VecDeque<(Pid, u64)>,
-    /// After a failure the scan sleeps until there are more candidates than this.
+    /// After a failure, the scan sleeps until it has more candidates than this.
     naps_with: Option<usize>,
-    /// Address cursor of the scan.
+    /// Process and address at which the scan continues.
     pub cursor: (Pid, u64),
 }
 
 impl Daemons {
-    /// A program starts at a random point of a daemon's period; the middle is the mean, as in the laboratory.
-    /// See docs/decisions/lab-model.md#1.
+    /// Creates the daemons. Their first pass begins in the middle of a period, the mean of programs' starts, as in the
+    /// laboratory. See docs/decisions/lab-model.md#1.
     pub(crate) fn new(policy: &Policy) -> Self {
         let ours = policy.daemons().filter(|(task, _)| is_ours(*task));
         let daemon =
@@ -55,12 +53,11 @@ impl Daemons {
         }
     }
 
-    /// When the next daemon is due.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.list.iter().map(|daemon| daemon.due).min()
     }
 
-    /// A daemon that is due.
+    /// Returns the index of a daemon that is due.
     pub(crate) fn due(&mut self, now: u64) -> Option<usize> {
         if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
             self.naps_with = None;
@@ -72,7 +69,6 @@ impl Daemons {
         due.min_by_key(|(_, daemon)| daemon.due).map(|(at, _)| at)
     }
 
-    /// A piece of work ended.
     pub(crate) fn has_worked(&mut self, at: usize, began: u64, now: u64, spent: u64, next: Wait) {
         let daemon = &mut self.list[at];
         let began = *daemon.began.get_or_insert(daemon.due.min(began));

@@ -1,55 +1,52 @@
-//! One extent: an aligned 2 MiB of a process's memory, with its population and what the policy decided.
+//! One extent: an aligned 2 MiB of a process's memory, its population, and what the policy decided for it.
 
 use crate::account::Cause;
 use policy::{Facts, Mapping, Orders, Policy, Reservation, Scale, Superpage};
 
-/// Page sizes served; [`crate::check_machine`] refuses other machines.
+/// Page sizes that the executor serves; [`crate::check_machine`] refuses other machines.
 pub(crate) const SCALE: Scale = Scale::X86;
-/// Base pages of a superpage.
 pub(crate) const PAGES: u16 = 1 << SCALE.superpage;
-/// Bytes of a superpage.
 pub(crate) const BYTES: u64 = SCALE.base_page << SCALE.superpage;
 
-/// An aligned range in one mapping that has pages.
+/// An aligned range inside one mapping. It has pages.
 ///
-/// Life cycle: first seen with some pages; grows; wanted by the policy; made a superpage. Pages that are unmapped
-/// later make it an extent with fewer pages. An extent without pages is dropped by the next look at the whole
-/// process.
+/// Life cycle: seen with some pages, growing, wanted by the policy, made a superpage. If pages are unmapped later, it
+/// is an extent with fewer pages again. The next look at the whole process drops an extent without pages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
-    /// Its mapping.
+    /// The mapping that contains the extent.
     pub mapping: Mapping,
-    /// Base pages in memory; the zero page does not count.
+    /// Number of base pages in memory, without the zero page.
     pub populated: u16,
-    /// Base pages in swap.
+    /// Number of base pages in swap.
     pub swapped: u16,
-    /// Mapped as a superpage.
+    /// Whether the extent is mapped as a superpage.
     pub is_huge: bool,
-    /// Made a superpage by this executor.
+    /// Whether this executor made it a superpage.
     pub is_ours: bool,
-    /// Was a superpage when the process was forked.
+    /// Whether it was a superpage when the process was forked.
     pub is_inherited: bool,
-    /// Reserved by the policy. No physical memory is held.
+    /// Whether the policy reserved it. No physical memory is held.
     pub is_reserved: bool,
-    /// The policy found it unfit to be filled.
+    /// Whether the policy found it unfit to be filled.
     pub is_bad: bool,
-    /// The last time it was seen with fewer pages, and the first time with its present population, in ticks.
+    /// Time of the last look that saw fewer pages, and of the first that saw the present population, in ticks.
     pub grew: (u64, u64),
-    /// The policy wants a superpage, and the rule by which it does.
+    /// Whether the policy wants a superpage, and by which rule.
     pub is_wanted: bool,
     pub cause: Cause,
-    /// The policy wanted a superpage, but too much filled memory is unused.
+    /// Whether the policy wanted a superpage, but did not get it because too much filled memory is unused.
     pub is_held: bool,
-    /// Failed attempts, and when the next is allowed.
+    /// Number of failed attempts, and when the next is allowed, in ticks.
     pub failures: u8,
     pub retry_at: u64,
-    /// When it was last looked at, in ticks.
+    /// Time of the last look, in ticks.
     pub looked_at: u64,
 }
 
 impl Extent {
-    /// Facts for the policy. Pages that are present and private count as written; policies read how many, not
-    /// which.
+    /// Returns the facts for the policy. Pages that are present and private count as written. Policies read how many
+    /// pages there are, not which.
     pub(crate) fn facts(&self, policy: &Policy, is_shared: bool) -> Facts {
         let mut facts = Facts { mapping: self.mapping, ..Facts::default() };
         let sizes = policy.physical().reserved;
@@ -64,7 +61,8 @@ impl Extent {
         region.has_cow = is_shared;
         region.has_shared = is_shared;
         region.has_writable = self.populated > 0;
-        // No accessed bits are cleared unless memory is reclaimed: each page has had its bit since it was faulted in.
+        // The kernel clears no accessed bits unless memory is reclaimed, so each page has its bit since it was faulted
+        // in.
         region.accessed = self.populated > 0;
         region.nothing_shared = !is_shared;
         region.dirty = first_bits(self.populated);
@@ -78,18 +76,18 @@ impl Extent {
         facts
     }
 
-    /// The facts before the extent's first page.
+    /// Returns the facts before the extent's first page.
     pub(crate) fn facts_when_empty(&self, policy: &Policy, is_shared: bool) -> Facts {
         let empty = Self { populated: 0, swapped: 0, is_reserved: false, ..*self };
         let mut facts = empty.facts(policy, false);
-        // Pages inherited by a fork have frames of their own.
+        // Pages inherited by a fork are in frames of their own.
         let sizes = policy.physical().reserved;
         facts.region.unreserved = if is_shared { Orders::NONE } else { sizes };
         facts
     }
 }
 
-/// A population of `count` pages, the first ones.
+/// Returns a bitmap with the first `count` pages populated.
 pub(crate) fn first_bits(count: u16) -> [u64; 8] {
     std::array::from_fn(|word| match usize::from(count).saturating_sub(word * 64) {
         0 => 0,

@@ -1,7 +1,7 @@
-//! Samples of page faults, with their addresses: where memory grows.
+//! Samples page faults with their addresses, to see where memory grows.
 //!
 //! One ring per CPU samples the whole machine. The served programs inherit no event, so their context switches and
-//! forks cost nothing more; samples of other programs are skipped. See docs/decisions/live.md#7.
+//! forks cost nothing extra. Samples of other programs are skipped. See docs/decisions/live.md#7.
 
 use std::collections::BTreeMap;
 use std::io::PipeReader;
@@ -12,25 +12,24 @@ use sys::SysError;
 use sys::perf::{Event, Ring};
 use units::Pid;
 
-/// Minimum and maximum faults per sample: at least two samples within the faults that a design waits for.
+/// Minimum and maximum number of faults per sample. A design's threshold of faults contains at least two samples.
 const EVERY: (u64, u64) = (32, 128);
-/// Pages of a ring, which holds 512 samples.
+/// Number of pages of a ring; they hold 512 samples.
 const RING: usize = 4;
-/// Maximum samples on a CPU until a wait ends: those of 2 MiB that is touched page by page.
+/// Maximum number of samples on a CPU until a wait ends: those of 2 MiB touched page by page.
 const MAX_WAKE: u32 = 16;
 
-/// The rings.
 #[derive(Debug)]
 pub(crate) struct Faults {
     rings: Vec<Ring>,
     cpus: Vec<u32>,
-    /// Closed to stop the executor.
+    /// The executor is stopped when the other end is closed.
     stop: PipeReader,
 }
 
 impl Faults {
-    /// Opens the rings. Needs CAP_PERFMON; containers may forbid `perf_event_open(2)`. A wait ends after about
-    /// `faults` faults on one CPU.
+    /// Opens the rings. Needs CAP_PERFMON; containers may forbid `perf_event_open(2)`. A wait ends after about `faults`
+    /// faults on one CPU.
     pub(crate) fn open(stop: PipeReader, faults: u16) -> Result<Self, SysError> {
         let every = (u64::from(faults) / 2).clamp(EVERY.0, EVERY.1);
         let wake = (u32::from(faults) / every as u32).clamp(1, MAX_WAKE);
@@ -40,7 +39,8 @@ impl Faults {
         Ok(Self { rings, cpus, stop })
     }
 
-    /// Fault addresses since the last call, by process, in the order of each CPU, and the CPU of the last.
+    /// Returns the fault addresses since the last call, by process, in the order of each CPU, and the CPU of the last
+    /// sample.
     pub(crate) fn take(&mut self) -> BTreeMap<Pid, (Vec<u64>, usize)> {
         let mut taken = BTreeMap::<Pid, (Vec<u64>, usize)>::new();
         for (ring, &cpu) in self.rings.iter_mut().zip(&self.cpus) {
@@ -55,7 +55,6 @@ impl Faults {
         taken
     }
 
-    /// Waits for faults, for the stop, or for the timeout.
     pub(crate) fn wait(&self, timeout: Duration) {
         Ring::wait(&self.rings, self.stop.as_fd(), timeout);
     }

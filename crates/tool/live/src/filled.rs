@@ -1,5 +1,5 @@
-//! Limit on filled memory that programs do not use: zeroed pages of superpages, which a program did not request and
-//! which cannot be taken back. See docs/decisions/live.md#10.
+//! Limits filled memory that programs do not use. It consists of zeroed pages of superpages, which a program did not
+//! request and which cannot be taken back. See docs/decisions/live.md#10.
 
 use std::collections::VecDeque;
 
@@ -10,41 +10,43 @@ use crate::extent::{BYTES, PAGES, SCALE};
 use crate::make;
 use crate::turn::Executor;
 
-/// Maximum: a tenth of the programs' memory, between these bounds in bytes.
+/// Maximum of filled memory: one part in this many of the programs' memory, but between these bounds in bytes.
 const SHARE_OF_MEMORY: u64 = 10;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 64 << 20;
-/// Maximum shares of the machine's available memory and of the control group's remaining memory, so that filling does
-/// not trigger the OOM killer.
+/// Filled memory is at most one part in this many of the machine's available memory and of the control group's
+/// remaining memory, so that filling triggers no OOM killer.
 const SHARE_OF_AVAILABLE: u64 = 10;
 const SHARE_OF_GROUP: u64 = 64;
-/// Memory left in the control group in addition to what a call needs for its copy.
+/// Bytes left in the control group, in addition to those that a call needs for its copy.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
-/// Ticks for which a control group's lack of a limit, and the size of programs, are cached.
+/// Ticks for which two readings are cached: that a control group has no limit, and the size of programs.
 const CACHE_TICKS: u64 = 20_000;
 const HELD_BELIEVED: u64 = 5_000;
-/// Back-off after an unused superpage was found; doubled each time. In ticks.
+/// Ticks of back-off after an unused superpage was found; doubled each time, up to the maximum.
 const MIN_REST: u64 = 5_000;
 const MAX_REST: u64 = 100_000;
-/// Base pages sampled to see whether a superpage is used.
+/// Number of base pages sampled to see whether a superpage is used.
 const SAMPLES: u64 = 16;
-/// Ticks after which a superpage is sampled to credit saved faults, and again if most of it was unused.
+/// Ticks after which a superpage is sampled to credit saved faults, and ticks until the second sample if most of it was
+/// unused.
 const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
-/// Superpages that are sampled again when fewer than this may be made ahead.
+/// If fewer superpages than this may be made ahead, this many are sampled again.
 const READ_AGAIN: u64 = 8;
-/// Superpages sampled at a time.
+/// Number of superpages sampled at a time.
 const CLAIMS: usize = 4;
 
-/// Filled base pages that are not known to be used.
+/// Filled base pages that no sample has found used.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
-    /// By superpage; the one sampled last is at the end.
+    /// Filled superpages; the one sampled last is at the end.
     superpages: VecDeque<(Pid, u64, u64)>,
     pages: u64,
-    /// Maximum pages without a control group, until when it is cached, and the programs' pages then.
+    /// Maximum number of pages without a control group, and until when it is cached (ticks). `held`: number of the
+    /// programs' pages then.
     most: (u64, u64),
     held: u64,
-    /// A process whose control group has no limit, until when that is cached.
+    /// A process whose control group has no limit, and until when that is cached (ticks).
     unlimited: Option<(Pid, u64)>,
     look_at: u64,
     failures: u8,
@@ -52,7 +54,7 @@ pub(crate) struct Filled {
     claims: VecDeque<Claim>,
 }
 
-/// A superpage filled with `pages`, of which `used` were found used by the last sample, or are credited.
+/// A superpage filled with `pages`. `used` of them were found used by the last sample, or are credited.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     pid: Pid,
@@ -64,12 +66,12 @@ struct Claim {
 }
 
 impl Filled {
-    /// Whether nothing is filled until the next sample.
+    /// Returns whether filling waits for the next sample.
     pub(crate) fn is_exhausted(&self, now: u64) -> bool {
         now < self.look_at
     }
 
-    /// When the next superpage is sampled for credit, in ticks.
+    /// Returns when the next superpage is sampled for credit, in ticks.
     pub(crate) fn next_claim(&self) -> Option<u64> {
         self.claims.front().map(|claim| claim.due)
     }
@@ -88,8 +90,8 @@ impl Filled {
 }
 
 impl Executor {
-    /// The extents of `starts` (ascending) that the limits allow now, with their missing pages. The others are
-    /// wanted again when they grow, or tried again later.
+    /// Returns the extents of `starts` (ascending) that the limits allow now, with their numbers of missing pages. The
+    /// other extents are wanted again when they grow, or tried again later.
     pub(crate) fn affordable(&mut self, pid: Pid, starts: &[u64]) -> Vec<(u64, u64)> {
         let now = self.now();
         let left = self.left_in_group(pid, now);
@@ -99,7 +101,7 @@ impl Executor {
         for &start in starts {
             let Some(process) = self.processes.get_mut(&pid) else { break };
             let Some(&extent) = process.extents.get(&start) else { continue };
-            // The pages may have become shared by a fork since the policy was asked; a superpage would copy them all.
+            // A fork may have shared the pages since the policy was asked; a superpage would copy them all.
             let is_shared = extent.is_reserved && process.is_shared(start);
             if is_short || is_shared {
                 let errno = if is_shared { make::SHARED } else { make::SHORT };
@@ -123,7 +125,7 @@ impl Executor {
         affordable
     }
 
-    /// Records filled superpages. A superpage ahead counts as used until it is sampled.
+    /// Records filled superpages. A superpage made ahead counts as used until it is sampled.
     pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
         let now = self.now();
         let mut expected = 0;
@@ -141,7 +143,7 @@ impl Executor {
         self.budget.saved(expected);
     }
 
-    /// Samples filled superpages: pages used since saved a fault each. See docs/decisions/live.md#12.
+    /// Samples filled superpages. Each page used since then saved a fault. See docs/decisions/live.md#12.
     pub(crate) fn claim(&mut self, now: u64) {
         for _ in 0..CLAIMS {
             let claim = self.filled.claims.front().copied().filter(|claim| claim.due <= now);
@@ -165,7 +167,7 @@ impl Executor {
         }
     }
 
-    /// Memory left in the process's control group; `None`: no limit.
+    /// Returns the bytes left in the process's control group; `None`: no limit.
     fn left_in_group(&mut self, pid: Pid, now: u64) -> Option<u64> {
         if self.filled.unlimited.is_some_and(|(other, until)| other == pid && now < until) {
             return None;
@@ -177,7 +179,7 @@ impl Executor {
         left
     }
 
-    /// Whether `more` pages may be filled. If not, samples superpages for use first.
+    /// Returns whether `more` pages may be filled. If not, first samples superpages, which may turn out to be used.
     fn may_fill(&mut self, more: u64, left: Option<u64>, now: u64) -> bool {
         loop {
             let in_group = left.map_or(u64::MAX, |left| left / SHARE_OF_GROUP / SCALE.base_page);
@@ -198,8 +200,8 @@ impl Executor {
         }
     }
 
-    /// Maximum superpages to make ahead: a tenth of the programs' memory, less filled pages not known to be
-    /// used. Samples some of these again if little is left.
+    /// Returns the maximum number of superpages to make ahead: a tenth of the programs' memory, less filled pages that
+    /// no sample has found used. If little is left, samples some of these again.
     pub(crate) fn most_ahead(&mut self, now: u64) -> usize {
         let most = self.most_filled(now).min(self.filled.held / SHARE_OF_MEMORY);
         let pages = u64::from(PAGES);
@@ -226,7 +228,8 @@ impl Executor {
         self.filled.most.0
     }
 
-    /// Samples the superpage that was sampled longest ago. Whether another quarter of it is used, or it is gone.
+    /// Samples the superpage that was sampled longest ago. Returns whether another quarter of it is used, or it is
+    /// gone.
     fn oldest_is_used(&mut self) -> bool {
         let Some((pid, start, pages)) = self.filled.superpages.pop_front() else { return false };
         self.filled.pages -= pages;
@@ -235,11 +238,11 @@ impl Executor {
         unused <= pages * 3 / 4
     }
 
-    /// By a sample, how many of the `pages` that the superpage was filled with are unused; `None`: it is no longer a
+    /// Returns, by a sample, how many of the `pages` that filled the superpage are unused; `None`: it is no longer a
     /// superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
         let every = u64::from(PAGES) / SAMPLES;
-        // Not equidistant: programs access memory at such strides.
+        // Avoid equal distances, because programs access memory at such strides.
         let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
         Some(match self.zeros_of(pid, start, (0..SAMPLES).map(page))? {
             (0, _) => pages,
@@ -247,8 +250,8 @@ impl Executor {
         })
     }
 
-    /// Reads these base pages of a superpage: number of pages read, and number of all-zero pages among them. `None`: it
-    /// is no longer a superpage, and reading memory that the program discarded would fault it in.
+    /// Reads these base pages of a superpage. Returns the number of pages read, and the number of all-zero pages among
+    /// them. `None`: it is no longer a superpage, and reading memory that the program discarded would fault it in.
     pub(crate) fn zeros_of(
         &self,
         pid: Pid,

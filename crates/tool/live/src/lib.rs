@@ -1,13 +1,13 @@
-//! Applies designs to running programs: an executor of [`Policy`] outside the processes.
+//! Applies designs to running programs: executes a [`Policy`] from outside the processes.
 //!
-//! The programs are not modified and fault base pages. A thread reads the population of each aligned 2 MiB from
-//! their page tables (PAGEMAP_SCAN), asks the policy, and makes superpages with MADV_COLLAPSE
-//! (`process_madvise(2)`), which copies. The policy decides; the executor does not.
+//! The programs are not modified, and their faults get base pages. A thread reads the population of each aligned 2 MiB
+//! from their page tables (PAGEMAP_SCAN), asks the policy, and makes superpages with MADV_COLLAPSE
+//! (`process_madvise(2)`), which copies. All decisions are the policy's.
 //!
-//! Each turn of the thread: look where faults were sampled ([`faults`], at a [`pace`]), and less often at each whole
-//! process that took faults ([`process`]); ask the policy about growth ([`ask`]); make pending superpages
+//! In each turn the thread looks where faults were sampled ([`faults`], at a [`pace`]), and less often at each whole
+//! process that took faults ([`process`]). It asks the policy about growth ([`ask`]). It makes pending superpages
 //! ([`pending`], [`make`]) within the limits of free superpages ([`backoff`]), unused memory ([`filled`]) and the
-//! programs' time ([`budget`]); run daemons that are due ([`daemons`]). See docs/decisions/live.md#6.
+//! programs' time ([`budget`]). It runs daemons that are due ([`daemons`]). See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -50,12 +50,12 @@ pub use report::{Delay, Report};
 pub struct Live {
     stop: Arc<AtomicBool>,
     wake: Option<PipeWriter>,
-    /// The thread, or why none could be started.
+    /// The executor's thread, or why it could not be started.
     thread: std::io::Result<JoinHandle<Report>>,
 }
 
 impl Live {
-    /// Applies a policy to the processes that `members` returns, which is called repeatedly. `fresh`: the pages that
+    /// Applies a policy to the processes that `members` returns; it is called repeatedly. `fresh` says which pages
     /// first touches get.
     pub fn start(
         policy: Policy,

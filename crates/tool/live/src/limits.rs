@@ -1,4 +1,4 @@
-//! Which rules of a design are applied, by what mechanism, and which are not.
+//! Says which rules of a design are applied, by what mechanism, and which are not.
 
 use host::{Root, Thp};
 use policy::{Daemon as Task, Mapping, Policy, Reads};
@@ -9,33 +9,33 @@ use crate::ask;
 use crate::daemons::is_ours;
 use crate::extent::{BYTES, PAGES, SCALE};
 
-/// A rule of a design, and what is done instead.
+/// A rule of a design, and what is done instead of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rule {
     /// Key or section in the design's file.
     pub rule: &'static str,
-    /// What the design asks for.
+    /// What the design requires.
     pub asked: &'static str,
     /// What is done instead; `None`: nothing.
     pub done: Option<&'static str>,
-    /// Whether the rule decides if superpages are made and is not applied.
+    /// Whether the rule decides if superpages are made, but is not applied.
     #[serde(skip)]
     pub decides: bool,
 }
 
-/// What the first touch of an extent gets.
+/// Pages that the first touch of an extent gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fresh {
     /// A base page. Superpages are made by copying.
     BasePages,
-    /// A base page within a 2 MiB frame (a file in memory) that is mapped as a superpage later.
+    /// A base page within a 2 MiB frame (of a file in memory). The frame is mapped as a superpage later.
     Frames,
-    /// A superpage, by the kernel's fault, in advised memory: for designs that [fill it at the first
+    /// A superpage, by the kernel's fault in advised memory, for designs that [fill it at the first
     /// fault](crate::is_at_first_fault). Other superpages are made by copying.
     Superpages,
 }
 
-/// Facts that a policy may read and that are not available, by the rule that reads them.
+/// Facts that policies may read but that are unavailable here, and the rules that read them.
 const UNKNOWN: [(Reads, &str); 4] = [
     (Reads::COVERAGE, "which base pages were accessed lately (mapping.scan.sampling)"),
     (Reads::MISSES, "how many TLB misses each region has (mapping.scan)"),
@@ -43,7 +43,7 @@ const UNKNOWN: [(Reads, &str); 4] = [
     (Reads::OF_CANDIDATES, "what mapping.scan.when or unmapping.when names"),
 ];
 
-/// The first fact that a design decides by and that is not available, as an error.
+/// Fails with the first unavailable fact by which a design decides.
 pub fn check_design(policy: &Policy) -> Result<(), String> {
     let reads = policy.reads();
     if let Some((_, fact)) = UNKNOWN.into_iter().find(|(fact, _)| reads.has(*fact)) {
@@ -60,7 +60,7 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks by a trial whether a design can be applied on this machine; the error names the missing feature and the
+/// Checks by a trial whether a design can be applied on this machine. The error names the missing feature and the
 /// remedy.
 pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
@@ -76,7 +76,7 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
     })
 }
 
-/// Whether the facts that a design decides by are available on this machine.
+/// Checks that the facts by which designs decide are available on this machine.
 pub fn check_reading(root: &Root) -> Result<(), String> {
     let size = Thp::pmd_size_of(root).map(|size| size.bytes());
     if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
@@ -95,7 +95,7 @@ pub fn check_in_place() -> Result<(), String> {
     })
 }
 
-/// Whether a design reserves superpages, which can lie in one frame from the first page.
+/// Checks that a design reserves superpages, which can be in one frame from the first page.
 pub fn check_reserves(policy: &Policy) -> Result<(), String> {
     match policy.physical().reserved.has(SCALE.superpage) {
         true => Ok(()),
@@ -103,7 +103,7 @@ pub fn check_reserves(policy: &Policy) -> Result<(), String> {
     }
 }
 
-/// Means for the rules of a design whose reservations are pages of the hugetlb pool.
+/// Returns the rules of a design that work differently if its reservations are pages of the hugetlb pool.
 pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
     let done = |rule, asked, done| Rule { rule, asked, done: Some(done), decides: false };
     let mut rules = vec![
@@ -133,7 +133,7 @@ pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
     rules
 }
 
-/// Means for the rules of a design that base pages do not carry out.
+/// Returns the rules of a design that work differently if its memory starts on `fresh` pages.
 pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |rule, asked, done| rules.push(Rule { rule, asked, done, decides: false });

@@ -1,11 +1,11 @@
 //! Makes superpages of base pages with MADV_COLLAPSE, and reads them back.
 //!
-//! The kernel copies the pages into a free superpage and zeroes the missing ones. Meanwhile faults in the extent and
+//! The kernel copies the pages into a free superpage and zeroes the missing ones. Meanwhile, faults in the extent and
 //! calls that change mappings wait. Neighbours are collapsed in one call, because each call drains the page lists of
 //! all CPUs.
 //!
-//! Memory in files of superpages (docs/decisions/live.md#11) is not copied: the pages are in one frame, which the
-//! kernel maps. Whether the frame stayed is read back too.
+//! Memory in files of superpages (docs/decisions/live.md#11) is not copied: the pages are already in one frame, which
+//! the kernel maps. Whether the frame is still the same is read back too.
 
 use policy::Result as Ended;
 use sys::mem::Advice;
@@ -14,21 +14,21 @@ use crate::extent::{BYTES, Extent, PAGES};
 use crate::process::Process;
 use crate::report::Tally;
 
-/// Maximum superpages in one call.
+/// Maximum number of superpages in one call.
 pub(crate) const MAX_RUN: usize = 16;
-/// Back-off after a failure, doubled after each further one. In ticks.
+/// Ticks of back-off after a failure; doubled after each further failure, up to the maximum.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
-/// The same from the second EAGAIN on: pages that were just faulted in are on a CPU's list and not on the LRU. See
-/// docs/decisions/live.md#8.
+/// Ticks of back-off from the second EAGAIN on. The kernel refuses pages that were just faulted in, because they are on
+/// a CPU's list and not on the LRU. See docs/decisions/live.md#8.
 const MIN_REST_OF_HELD: u64 = 50;
 
-/// In place of an errno: not requested, because a fork shares the pages.
+/// Stands for an errno: not requested, because a fork shares the pages.
 pub(crate) const SHARED: i32 = -1;
-/// In place of an errno: not requested, because the control group has too little memory left.
+/// Stands for an errno: not requested, because the control group has too little memory left.
 pub(crate) const SHORT: i32 = -2;
 
-/// Makes superpages of these extents (ascending) that still exist. `now` returns the time.
+/// Makes superpages of these extents (ascending), as far as they still exist. `now` returns the time in ticks.
 pub(crate) fn make(
     process: &mut Process,
     starts: &[u64],
@@ -64,7 +64,7 @@ pub(crate) fn make(
             let stayed = frames.next().is_some_and(|(before, after)| is_same(before, after));
             let Some(extent) = process.extents.get_mut(&start) else { continue };
             ended = match found.get(&start) {
-                // Without an error all were made, though the program may have unmapped some since.
+                // Without an error all were made, even if the program has unmapped some since.
                 None if errno.is_none() => {
                     tally.made(extent, stayed, now);
                     done(extent)
@@ -89,24 +89,23 @@ pub(crate) fn make(
     ended
 }
 
-/// Whether all pages are in the same frames as before.
 fn is_same(before: &[Option<u64>], after: &[Option<u64>]) -> bool {
-    // A hidden frame number is 0.
+    // A frame number that the kernel hides is 0.
     let mut present = before.iter().zip(after).filter(|(before, _)| before.is_some()).peekable();
     present.peek().is_some() && present.all(|(before, after)| before == after && *before != Some(0))
 }
 
-/// Extents below, descending.
+/// Returns the addresses of the extents below, descending.
 pub(crate) fn before(start: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(start.checked_sub(BYTES), |at| at.checked_sub(BYTES))
 }
 
-/// Extents above, ascending.
+/// Returns the addresses of the extents above, ascending.
 pub(crate) fn after(start: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(start.checked_add(BYTES), |at| at.checked_add(BYTES))
 }
 
-/// Runs of neighbours; an extent that failed before is alone, so that it has its own errno.
+/// Groups extents into runs of neighbours. An extent that failed before is alone, so that it gets its own errno.
 fn runs(process: &Process, starts: &[u64]) -> Vec<Vec<u64>> {
     let mut runs: Vec<Vec<u64>> = Vec::new();
     let mut may_join = false;
@@ -137,22 +136,21 @@ fn done(extent: &mut Extent) -> Ended {
     Ended::Done { pages }
 }
 
-/// An attempt failed, or was not made.
 pub(crate) fn failed(
     extent: &mut Extent,
     errno: Option<i32>,
     is_in_place: bool,
     now: u64,
 ) -> Ended {
-    // In place, ENOMEM concerns only extents outside one frame: only this extent waits.
+    // In place, ENOMEM concerns only an extent outside one frame, so only this extent waits.
     if errno == Some(libc::ENOMEM) && !is_in_place {
         return Ended::NoMemory; // other extents would fail too, so the caller backs off
     }
     let least = match errno {
-        // The call waited for another CPU, and the program ran meanwhile: the next call waits for no CPU. See
-        // docs/decisions/live.md#9.
+        // The call waited for another CPU, and the program ran meanwhile. The next call waits for no CPU, so try again
+        // at once. See docs/decisions/live.md#9.
         Some(libc::EAGAIN) if extent.failures == 0 => 0,
-        Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // doubled once for the first failure
+        Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // halved here, because it is doubled once for the first failure
         _ => MIN_REST,
     };
     extent.retry_at = now + (least << extent.failures.min(16)).min(MAX_REST);

@@ -1,38 +1,35 @@
-//! When to look again where programs take faults, and from which CPU.
+//! Decides when to look again where programs take faults, and from which CPU.
 //!
-//! A design that makes superpages of partly filled extents does so inside a fault. The closest to that is a thread
-//! on the CPU of the fault: it runs at once, and the program takes no fault there meanwhile, so none of its pages is
-//! on that CPU's list of pages that are not on the LRU yet, for which the kernel refuses with EAGAIN. See
-//! docs/decisions/live.md#9.
+//! A kernel with such a design makes superpages of partly filled extents inside a fault. The closest to that is a
+//! thread on the CPU of the fault: it runs at once, and the program takes no fault there meanwhile. So none of the
+//! program's pages is on that CPU's list of pages that are not on the LRU yet, for which the kernel refuses with
+//! EAGAIN. See docs/decisions/live.md#9.
 
 use std::time::Duration;
 
-/// Pause after a look, in multiples of its CPU time: 10 % of a CPU while a program grows. See
+/// Pause after a look, in multiples of its CPU time: the thread uses 10 % of a CPU while a program grows. See
 /// docs/decisions/live.md#7.
 const PAUSE: u32 = 9;
-/// The same if no CPU is idle: 1 % of a CPU.
+/// The same pause if no CPU is idle: the thread uses 1 % of a CPU.
 const BUSY_PAUSE: u32 = 99;
-/// Maximum pause while a program grows.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
-/// Looks in a row that found nothing to make, after which pauses begin again.
+/// Number of consecutive looks that found nothing to make, after which the thread pauses again.
 const MAX_FRUITLESS: u32 = 8;
-/// Time in which faults of other programs do not end a wait.
+/// Time during which faults of other programs do not end a wait.
 pub(crate) const IDLE: Duration = Duration::from_millis(1);
-/// The same if no CPU is idle.
+/// The same time if no CPU is idle.
 pub(crate) const BUSY_IDLE: Duration = Duration::from_millis(10);
 
-/// How long the executor rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing grew lately.
+    /// No program grew lately.
     Idle,
-    /// A program grows: this long.
+    /// A program grows: pause this long.
     Pause(Duration),
-    /// A program grows, and each look finds something to make: until the next faults.
+    /// A program grows, and each look finds something to make: wait for the next faults.
     Faults,
 }
 
-/// State of the pace.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pub rest: Rest,
@@ -41,7 +38,7 @@ pub(crate) struct Pace {
     /// Whether the executor rested since the last look.
     pub has_rested: bool,
     fruitless: u32,
-    /// CPUs that the executor may run on, and the one it is pinned to.
+    /// CPUs that the executor may run on, and the CPU it is pinned to.
     allowed: Vec<usize>,
     cpu: Option<usize>,
 }
@@ -53,13 +50,13 @@ impl Pace {
         Self { rest: Rest::Idle, saves_faults, has_rested: true, fruitless, allowed, cpu: None }
     }
 
-    /// Whether the executor is pinned to a program's CPU.
     pub(crate) fn follows_a_cpu(&self) -> bool {
         self.cpu.is_some()
     }
 
-    /// Updates the pace after a look: CPU of the last sample of a served program, whether there is something to
-    /// make, CPU time of the look, whether no CPU is idle. Returns whether the samples are meaningful.
+    /// Updates the pace after a look. `cpu`: of the last sample of a served program. `is_wanted`: whether there is
+    /// something to make. `looked`: CPU time of the look. `is_busy`: no CPU is idle. Returns whether the samples are
+    /// meaningful.
     pub(crate) fn followed(
         &mut self,
         cpu: Option<usize>,
@@ -69,12 +66,13 @@ impl Pace {
     ) -> bool {
         let has_rested = std::mem::take(&mut self.has_rested);
         if cpu.is_none() && !has_rested {
-            return false; // Superpages were made since: the program hardly ran.
+            return false; // superpages were made since, so the program hardly ran
         }
         self.fruitless = if is_wanted { 0 } else { self.fruitless.saturating_add(1) };
         let follows = self.saves_faults && self.fruitless < MAX_FRUITLESS;
         self.rest = match (cpu, self.rest) {
-            // Without samples: other programs took faults, or the faults that ended the wait were already examined.
+            // Without samples, other programs took the faults, or an earlier look examined the faults that ended the
+            // wait.
             (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
             (Some(_), _) | (None, Rest::Faults) => {
                 Rest::Pause(looked * if is_busy { BUSY_PAUSE } else { PAUSE })
@@ -82,10 +80,10 @@ impl Pace {
             (None, Rest::Pause(pause)) if pause < MAX_PAUSE => Rest::Pause(pause * 2),
             (None, _) => Rest::Idle,
         };
-        // Only to make superpages there: looks alone would take time from the program's own CPU.
+        // Move to a CPU only to make superpages there: looks alone would take time from the program's own CPU.
         let cpu = cpu.or(self.cpu).filter(|_| self.rest == Rest::Faults);
         if cpu != self.cpu {
-            // A cpuset may forbid it, or the CPU went offline: superpages are then made from another CPU.
+            // A cpuset may forbid this, or the CPU went offline: superpages are then made from another CPU.
             let moved = match cpu {
                 Some(cpu) => sys::affinity::pin(cpu),
                 None => sys::affinity::set(&self.allowed),
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn faults_are_waited_for_while_they_lead_to_superpages() {
-        // A separate thread, because it changes its CPU affinity.
+        // Use a separate thread, because the pace changes its CPU affinity.
         let rests = std::thread::spawn(|| {
             let cpu = sys::affinity::allowed().unwrap()[0];
             let look = Duration::from_micros(10);

@@ -1,5 +1,5 @@
-//! Makes pending superpages, the one that qualified last first: the program is filling it, and then takes no more
-//! faults there. How many, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
+//! Makes pending superpages, the one that qualified last first: the program is filling that one, and takes no more
+//! faults in it afterwards. How many, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use crate::make::{self, MAX_RUN};
 use crate::process::Process;
 use crate::turn::{Executor, now_since};
 
-/// Ticks between full extents that are made while a program grows.
+/// Ticks between two full extents that are made while a program grows.
 const REST_OF_FULL: u64 = 5_000;
-/// Where the kernel's fault makes superpages: ticks without growth before base pages are collapsed.
+/// If the kernel's faults make superpages: ticks without growth before base pages are collapsed.
 const REST_OF_LEFT: u64 = 50_000;
-/// Ticks above which a call was delayed; it takes 400 to 900 on idle CPUs.
+/// Ticks per superpage above which a call counts as delayed; on idle CPUs a call takes 400 to 900.
 const SLOW: u64 = 2_000;
 
 impl Executor {
-    /// Makes pending superpages that are due: one while a program grows, so that the next to qualify need not
-    /// wait, else neighbours in one call. Returns whether any was tried.
+    /// Makes pending superpages that are due. While a program grows, makes one, so that the next to qualify need not
+    /// wait; otherwise makes neighbours in one call. Returns whether any was tried.
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
@@ -61,9 +61,9 @@ impl Executor {
         ended != Ended::NoMemory
     }
 
-    /// The next full extent that may be made. Full extents save no fault and delay a growing program, so they
-    /// wait until it rests, unless credit is near its maximum. The list is not scanned: it has thousands of
-    /// entries while a large program grows.
+    /// Returns the next full extent that may be made. Full extents save no fault and delay a growing program, so they
+    /// wait until the program rests, unless credit is near its maximum. The list is not scanned, because it has
+    /// thousands of entries while a large program grows.
     fn next_full(&mut self, now: u64) -> Option<(Pid, u64)> {
         if self.is_growing() && (now < self.full_at || !self.budget.is_plentiful()) {
             return None;
@@ -73,7 +73,7 @@ impl Executor {
                 None => {}
                 Some(due) if due <= now => return Some((pid, start)),
                 Some(due) => {
-                    // It failed before: retry later.
+                    // The extent failed before: retry later.
                     self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
                     self.pending.push((pid, start));
                 }
@@ -82,14 +82,14 @@ impl Executor {
         None
     }
 
-    /// Whether a full extent waits until the program rests.
+    /// Returns whether a full extent waits until the program rests.
     fn waits_for_rest(&self, pid: Pid, start: u64) -> bool {
         let process = self.processes.get(&pid).filter(|it| !it.is_in_place(start));
         let extent = process.and_then(|it| it.extents.get(&start));
         self.is_growing() && extent.is_some_and(|it| it.populated == PAGES)
     }
 
-    /// The neighbours of an extent that are due, with it, ascending. They stay in `pending`.
+    /// Returns an extent and its neighbours that are due, ascending. They stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
         let most = if self.is_growing() { self.most } else { MAX_RUN };
         let most = most.min(self.budget.affordable(pid)).max(1);
@@ -107,7 +107,7 @@ impl Executor {
         run
     }
 
-    /// When a wanted extent may be tried.
+    /// Returns when a wanted extent may be tried, in ticks.
     fn due(&self, pid: Pid, start: u64) -> Option<u64> {
         let extent = self.processes.get(&pid)?.extents.get(&start)?;
         let rested = match self.fresh {
@@ -117,8 +117,8 @@ impl Executor {
         (extent.is_wanted && !extent.is_huge).then_some(extent.retry_at.max(rested))
     }
 
-    /// Adapts the number per call to the last one: on a busy machine a call waits for a kernel thread on each
-    /// CPU.
+    /// Adapts the number of superpages per call to the duration of the last call: on a busy machine a call waits for a
+    /// kernel thread on each CPU.
     fn adapt(&mut self, superpages: usize, began: u64) {
         let now = self.now();
         self.full_at = now + REST_OF_FULL;
@@ -129,7 +129,7 @@ impl Executor {
     /// Makes superpages of these extents (ascending), within all limits.
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
-        // Extents that lie in a superpage's frame need no memory.
+        // Extents that are already in a superpage's frame need no memory.
         let is_in_place =
             |process: &Process| starts.iter().all(|start| process.is_in_place(*start));
         if let Some(process) = self.processes.get_mut(&pid).filter(|it| is_in_place(it)) {

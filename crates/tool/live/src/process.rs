@@ -1,4 +1,4 @@
-//! One process: the population of each extent of its private anonymous memory, from its page tables.
+//! Reads from one process's page tables the population of each extent of its private anonymous memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,42 +16,42 @@ use units::Pid;
 
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
 
-/// Maximum ticks between looks while no fault is seen: some pages are not faulted in.
+/// Maximum ticks between looks while no fault is seen, because some pages appear without a fault.
 const MAX_UNSEEN: u64 = 1_000_000;
 /// Ticks for which the presence of a userfaultfd is cached.
 const CACHE_TICKS: u64 = 100_000;
-/// Page categories that a look asks for.
+/// Page categories that a look requests.
 const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPED.0);
 
-/// A served process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub pid: Pid,
     pub fd: PidFd,
-    /// Start time and stack address: they identify the program that it executes.
+    /// Start time and stack address, which identify the program that the process executes.
     started: u64,
     image: u64,
     faults: u64,
-    /// When it was last looked at, and when it was last known unchanged, in ticks.
+    /// When the process was last looked at, and when it was last known unchanged, in ticks.
     looked_at: Option<u64>,
     unchanged_at: u64,
-    /// Its page tables and mappings, since the last look at the whole process.
+    /// Page tables and mappings, open since the last look at the whole process.
     pagemap: Option<Pagemap>,
     procmap: Option<Procmap>,
     pub extents: BTreeMap<u64, Extent>,
     /// Whole extents of mappings that may have superpages, ascending.
     pub spans: Vec<Span>,
-    /// All mapped ranges when `spans` were read, ascending.
+    /// All mapped ranges at the time when `spans` were read, ascending.
     mapped: Vec<Range<u64>>,
-    /// Extents that were superpages of the parent at the fork.
+    /// Addresses of extents that were superpages of the parent at the fork.
     inherited: BTreeSet<u64>,
-    /// Extents that were wanted and not made, and extents that were held, of earlier programs of this process.
+    /// For earlier programs of this process: number of extents that were wanted and not made, and of extents that were
+    /// held.
     left: (u64, u64),
-    /// Whether it has a userfaultfd, and until when that is cached.
+    /// Whether the process has a userfaultfd, and until when that is cached, in ticks.
     userfaultfd: (bool, u64),
 }
 
-/// Result of a look where faults were taken.
+/// Result of a look at places where faults were taken.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     pub grown: Vec<Growth>,
@@ -59,18 +59,18 @@ pub(crate) struct Looked {
     pub is_in_span: bool,
 }
 
-/// Whole extents of a mapping.
+/// The whole extents of a mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub start: u64,
     pub end: u64,
     pub mapping: Mapping,
-    /// Superpages are made in place: the memory is in files of superpages.
+    /// Whether superpages are made in place, because the memory is in files of superpages.
     pub in_place: bool,
 }
 
 impl Span {
-    /// `None`: the mapping may have no superpages, or has no whole extent.
+    /// Returns the span; `None` if the mapping may have no superpages, or has no whole extent.
     fn of(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Self> {
         let in_place = mapping.name.starts_with(IN_PLACE_FILE);
         let backing = if in_place { Backing::Anonymous } else { backing(mapping, mounts)? };
@@ -81,7 +81,7 @@ impl Span {
     }
 }
 
-/// Backing of private memory without a file; `None`: other memory.
+/// Returns the backing of private memory without a file; `None` for other memory.
 fn backing(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Backing> {
     match MappingKind::from_mapping(mapping, mounts) {
         _ if mapping.sharing == Sharing::Shared => None,
@@ -91,14 +91,12 @@ fn backing(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Backing>
     }
 }
 
-/// An extent that gained pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Growth {
     pub start: u64,
     pub before: u16,
 }
 
-/// Present state of an extent.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     start: u64,
@@ -115,7 +113,8 @@ impl Found {
 }
 
 impl Process {
-    /// `None`: the process has ended, or its pid was reused. `superpages_of` returns those of its parent.
+    /// Opens a process; `None`: it has ended, or its pid was reused. `superpages_of` returns the superpages of its
+    /// parent.
     pub(crate) fn open(
         root: &Root,
         pid: Pid,
@@ -143,14 +142,13 @@ impl Process {
         })
     }
 
-    /// Extents that are superpages.
     pub(crate) fn superpages(&self) -> BTreeSet<u64> {
         let huge = self.extents.iter().filter(|(_, extent)| extent.is_huge);
         huge.map(|(start, _)| *start).collect()
     }
 
-    /// Extents that were wanted and not made, and extents that were held, of this program and of those the
-    /// process executed before.
+    /// Returns the number of extents that were wanted and not made, and of extents that were held. Counts this program
+    /// and those that the process executed before.
     pub(crate) fn left(&self) -> (u64, u64) {
         let open = || self.extents.values().filter(|extent| !extent.is_huge);
         let unmade = open().filter(|extent| extent.is_wanted).count() as u64;
@@ -158,7 +156,7 @@ impl Process {
         (self.left.0 + unmade, self.left.1 + held)
     }
 
-    /// Looks at the whole process if it took faults since the last look; `None`: it did not. The error [is
+    /// Looks at the whole process if it took faults since the last look; `None`: it took none. The error [is
     /// gone](ReadError::is_gone) if the process has ended.
     pub(crate) fn look(
         &mut self,
@@ -181,9 +179,9 @@ impl Process {
         Ok(Some(grown))
     }
 
-    /// Looks at the extents of fault addresses, at the next one (growth continues there) and at the previous one
-    /// unless it was seen full. Reads mappings again if an address was not mapped before; looks at the whole
-    /// process if nothing was known or another program was executed.
+    /// Looks at the extents of fault addresses, at the next one (growth continues there), and at the previous one
+    /// unless it was seen full. If an address was not mapped before, reads mappings again. If nothing was known or
+    /// another program was executed, looks at the whole process.
     pub(crate) fn look_at(
         &mut self,
         root: &Root,
@@ -230,10 +228,10 @@ impl Process {
         Ok(Looked { grown, is_in_span })
     }
 
-    /// Whether the extent is still whole private memory without a file: the program may have unmapped it or
-    /// mapped a file there. `true` if the kernel cannot be asked (before Linux 6.11).
+    /// Returns whether the extent is still whole private memory without a file, because the program may have unmapped
+    /// it or mapped a file there. Returns `true` if the kernel cannot be asked (before Linux 6.11).
     pub(crate) fn is_still_anonymous(&self, start: u64) -> bool {
-        // The file system of a file does not matter.
+        // The file system does not matter here, so no mounts are needed.
         let mounts = MemoryMounts::default();
         let mut at = start;
         while at < start + BYTES {
@@ -247,17 +245,16 @@ impl Process {
         true
     }
 
-    /// `None` before the first look at the whole process.
+    /// Returns the mapping at an address; `None` before the first look at the whole process.
     fn mapping_at(&self, address: u64) -> Option<Result<process::Mapping, SysError>> {
         Some(self.procmap.as_ref()?.at(address).map(process::Mapping::from))
     }
 
-    /// Mapping of an extent.
     pub(crate) fn mapping_of(&self, start: u64) -> Option<Mapping> {
         self.span_of(start).map(|span| span.mapping)
     }
 
-    /// Whether the process has a userfaultfd; `true` if unknown. Cached for a moment.
+    /// Returns whether the process has a userfaultfd; `true` if unknown. The answer is cached for [`CACHE_TICKS`].
     pub(crate) fn has_userfaultfd(&mut self, root: &Root, now: u64) -> bool {
         let (has, until) = self.userfaultfd;
         if now < until {
@@ -273,33 +270,32 @@ impl Process {
         has
     }
 
-    /// Whether the extent is in a file of superpages.
     pub(crate) fn is_in_place(&self, start: u64) -> bool {
         self.span_of(start).is_some_and(|span| span.in_place)
     }
 
-    /// Whether the extent may become a superpage by copying, and had no page at the last look.
+    /// Returns whether the extent may become a superpage by copying, and had no page at the last look.
     pub(crate) fn is_untouched(&self, start: u64) -> bool {
         let has_pages = |extent: &Extent| extent.populated + extent.swapped > 0;
         self.span_of(start).is_some_and(|span| !span.in_place)
             && !self.extents.get(&start).is_some_and(has_pages)
     }
 
-    /// Lets the kernel map superpages again in extents that are in files, which the library's userfaultfd
-    /// prevents. Its descriptor is the one after the directory's; other userfaultfds hold up writers. If it is
-    /// not available, the next request fails with a reason.
+    /// Lets the kernel map superpages again in extents that are in files, which the library's userfaultfd prevents.
+    /// That userfaultfd's descriptor is the one after the directory's; other userfaultfds would hold up writers. If it
+    /// is not available, the next request fails with a reason.
     pub(crate) fn map_as_usual(&self, start: u64, end: u64) {
         let kept = self.fd.userfaultfd(sys::spawn::high_descriptor() + 1);
         let _ = kept.and_then(|kept| sys::userfault::unregister(&kept, start, end));
     }
 
-    /// Frame numbers of present pages; empty if unknown.
+    /// Returns the frame numbers of present pages; empty if unknown.
     pub(crate) fn frames(&self, start: u64, end: u64) -> Vec<Option<u64>> {
         let pagemap = Pagemap::open(self.pid);
         pagemap.and_then(|pagemap| pagemap.frames(start, end)).unwrap_or_default()
     }
 
-    /// Whether another process maps some page of the extent, the zero page apart.
+    /// Returns whether another process maps a page of the extent, except for the zero page.
     pub(crate) fn is_shared(&self, start: u64) -> bool {
         let mut regions = Vec::new();
         let Ok(pagemap) = Pagemap::open(self.pid) else { return false };
@@ -311,7 +307,7 @@ impl Process {
         regions.iter().any(is_shared)
     }
 
-    /// Extents of a range that have pages, and whether each is mapped as a superpage.
+    /// Returns the extents of a range that have pages, and whether each is mapped as a superpage.
     pub(crate) fn read_back(&self, start: u64, end: u64) -> BTreeMap<u64, bool> {
         let mut regions = Vec::new();
         let scanned = Pagemap::open(self.pid)
@@ -323,8 +319,8 @@ impl Process {
         found.iter().map(|found| (found.start, found.is_huge)).collect()
     }
 
-    /// `None`: the process ended or is ending. After it ended, or executed another program, nothing is known of
-    /// the earlier program.
+    /// Reads the process's stat; `None` if the process ended or is ending. If it ended or executed another program,
+    /// forgets all about the earlier program.
     fn stat(&mut self, root: &Root) -> Result<Option<Stat>, ReadError> {
         let stat = process::stat(root, self.pid)?;
         let has_ended = stat.start_ticks != self.started || stat.is_dead() || stat.mapped == 0;
@@ -355,7 +351,7 @@ impl Process {
         Ok(found)
     }
 
-    /// Reads the mappings of addresses that are in no known span; all mappings if one cannot be read by itself
+    /// Reads the mappings of addresses that are in no known span. Reads all mappings if one cannot be read by itself,
     /// or is a file in which superpages are made in place.
     fn read_mappings_at(
         &mut self,
@@ -368,9 +364,9 @@ impl Process {
             if is_mapped && self.span_of(address / BYTES * BYTES).is_some() {
                 continue;
             }
-            // A file or small mapping may have been replaced meanwhile.
+            // The address may be mapped differently now: a file or small mapping may have been replaced.
             let found = self.mapping_at(address).and_then(Result::ok);
-            // Files in which superpages are made in place are mapped in pieces.
+            // Files in which superpages are made in place are mapped in pieces, so read all mappings.
             let Some(found) = found.filter(|found| !found.name.starts_with(IN_PLACE_FILE)) else {
                 match is_mapped {
                     true => continue,
@@ -417,15 +413,14 @@ impl Process {
         after > 0 && address < self.mapped[after - 1].end
     }
 
-    /// Span of an extent.
     fn span_of(&self, start: u64) -> Option<Span> {
         let after = self.spans.partition_point(|span| span.start <= start);
         let span = self.spans.get(after.checked_sub(1)?)?;
         (start < span.end).then_some(*span)
     }
 
-    /// Updates the extents to what was found; returns those that are new or gained pages. `before`: when they
-    /// were last known unchanged.
+    /// Updates the extents to what was found. Returns those that are new or gained pages. `before` is when they were
+    /// last known unchanged.
     fn renew(&mut self, found: &[Found], before: u64, now: u64) -> Vec<Growth> {
         let mut grown = Vec::new();
         for one in found {
@@ -450,7 +445,6 @@ impl Process {
     }
 }
 
-/// Adds the pages of regions to the extents.
 fn add(found: &mut Vec<Found>, regions: &[PageRegion], mapping: Mapping) {
     for region in regions {
         let is = |category| region.categories.contains(category);

@@ -1,4 +1,4 @@
-//! Report of an executor.
+//! The report of an executor.
 
 use std::collections::BTreeMap;
 
@@ -8,86 +8,87 @@ use crate::account::{Account, Cause, Delays};
 use crate::extent::{Extent, PAGES};
 use crate::make;
 
-/// What an applied design did during a run. Times are in seconds; `None` is unknown or none.
+/// What an applied design did during a run. Times are in seconds; `None` means unknown, or that there was none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Report {
-    /// Superpages made.
+    /// Number of superpages made.
     #[serde(deserialize_with = "units::count")]
     pub made: u64,
-    /// Base pages copied into superpages, and zeroed pages added to them.
+    /// Number of base pages copied into superpages.
     #[serde(deserialize_with = "units::count")]
     pub copied_pages: u64,
-    /// See `copied_pages`.
+    /// Number of zeroed pages added to superpages.
     #[serde(deserialize_with = "units::count")]
     pub filled_pages: u64,
-    /// Of `made`: without a copy, in the frame of their pages.
+    /// Number of superpages made without a copy, in the frame of their pages; part of `made`.
     #[serde(default, deserialize_with = "units::count")]
     pub in_place: u64,
-    /// Of `made`: before their first touch, in memory that the program was filling in order.
+    /// Number of superpages made before their first touch, in memory that the program was filling in order; part of
+    /// `made`.
     #[serde(default, deserialize_with = "units::count")]
     pub ahead: u64,
-    /// Failed attempts, by errno.
+    /// Number of failed attempts, by errno.
     pub failed: BTreeMap<String, u64>,
-    /// Attempts repeated soon, because the kernel held a page (EAGAIN).
+    /// Number of attempts repeated soon, because the kernel held a page (EAGAIN).
     #[serde(deserialize_with = "units::count")]
     pub repeated: u64,
-    /// Extents whose memory was unmapped, or whose process ended, before they were made.
+    /// Number of extents whose memory was unmapped, or whose process ended, before they were made.
     #[serde(deserialize_with = "units::count")]
     pub gone: u64,
-    /// Extents that the policy asked for and that were not superpages at the last look.
+    /// Number of extents that the policy wanted and that were not superpages at the last look.
     #[serde(deserialize_with = "units::count")]
     pub unmade: u64,
-    /// Extents that the policy asked for and that stayed on base pages, because too much filled memory is
+    /// Number of extents that the policy wanted and that stayed on base pages, because too much filled memory is
     /// unused.
     #[serde(default, deserialize_with = "units::count")]
     pub held: u64,
-    /// Of `unmade`: extents that waited at the program's end, because more copying would have taken over 2 % of
-    /// its time.
+    /// Number of extents that waited at the program's end, because more copying would have taken over 2 % of its time;
+    /// part of `unmade`.
     #[serde(default, deserialize_with = "units::count")]
     pub waiting: u64,
-    /// Extents that had pages, and the largest population of one that was not asked for.
+    /// Number of extents that had pages.
     #[serde(deserialize_with = "units::count")]
     pub touched: u64,
-    /// See `touched`.
+    /// Largest number of pages of an extent that the policy did not want.
     pub fullest: u16,
-    /// Superpages made by others: in memory that the program advises itself.
+    /// Number of superpages made by others, in memory that the program advises itself.
     #[serde(deserialize_with = "units::count")]
     pub by_others: u64,
-    /// Superpages seen that the kernel's fault made of memory advised for the design.
+    /// Number of superpages seen that the kernel's faults made of memory advised for the design.
     #[serde(default, deserialize_with = "units::count")]
     pub by_fault: u64,
-    /// Delay from qualifying to being a superpage: an upper bound, because memory qualified at some time before
-    /// the look that saw it.
+    /// Delay from when memory qualified to when it was a superpage. An upper bound, because memory qualified at some
+    /// time before the look that saw it.
     pub delay: Option<Delay>,
-    /// CPU time for reading page tables, and for making superpages.
+    /// CPU seconds for reading page tables.
     #[serde(deserialize_with = "units::seconds")]
     pub looking_seconds: f64,
-    /// See `looking_seconds`.
+    /// CPU seconds for making superpages.
     #[serde(deserialize_with = "units::seconds")]
     pub making_seconds: f64,
-    /// Looks at whole processes, and looks at extents where faults were sampled.
+    /// Number of looks at whole processes.
     #[serde(deserialize_with = "units::count")]
     pub looks: u64,
-    /// See `looks`.
+    /// Number of looks at extents where faults were sampled.
     #[serde(deserialize_with = "units::count")]
     pub frontier_looks: u64,
     /// Why faults were not sampled.
     pub unsampled: Option<String>,
-    /// Processes served.
+    /// Number of processes served.
     #[serde(deserialize_with = "units::count")]
     pub processes: u64,
     /// Why a process could not be looked at.
     pub unseen: Option<String>,
-    /// Extents reserved by the policy, and what each rule that makes superpages did.
+    /// Number of extents that the policy reserved.
     #[serde(skip)]
     pub reserved: u64,
-    /// See `reserved`.
+    /// What each rule that makes superpages did.
     #[serde(skip)]
     pub accounts: Vec<Account>,
 }
 
-/// Delays of many superpages.
+/// Delays of many superpages, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Delay {
@@ -119,7 +120,6 @@ impl Delay {
     }
 }
 
-/// A report in progress.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub report: Report,
@@ -135,14 +135,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The policy wants a superpage, by a rule.
+    /// Records that the policy wants a superpage, by the rule `cause`.
     pub(crate) fn wants(&mut self, extent: &mut Extent, cause: Cause) {
         let is_known = extent.is_wanted || extent.is_held;
         self.accounts[cause as usize].wanted += u64::from(!is_known);
         (extent.is_wanted, extent.is_held, extent.cause) = (true, false, cause);
     }
 
-    /// A superpage was made of this extent. `stayed`: in the frame of its pages.
+    /// Records that this extent became a superpage. `stayed`: in the frame of its pages.
     pub(crate) fn made(&mut self, extent: &Extent, stayed: bool, now: u64) {
         let missing = u64::from(PAGES - extent.populated);
         let filled = if stayed { 0 } else { missing };
@@ -158,19 +158,19 @@ impl Tally {
         self.delays[extent.cause as usize].add(now.saturating_sub(extent.grew.0));
     }
 
-    /// Superpages were made before their first touch.
+    /// Records the number of superpages that were made before their first touch.
     pub(crate) fn ahead(&mut self, made: u64) {
         self.report.ahead += made;
         self.accounts[Cause::Mapping as usize].wanted += made;
     }
 
-    /// The extent's memory went before it was made.
+    /// Records that the extent's memory was unmapped before a superpage was made.
     pub(crate) fn gone(&mut self, extent: &Extent) {
         self.report.gone += 1;
         self.accounts[extent.cause as usize].gone += 1;
     }
 
-    /// A process ended with this much wanted and not made, and this much held. `waits`: for lack of credit.
+    /// Records the extents that a process left unmade and held. `waits`: they were unmade for lack of credit.
     pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
         self.report.unmade += unmade;
         self.report.held += held;
@@ -199,13 +199,13 @@ impl Tally {
             .zip(all.within(95))
             .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
         if self.report.made == 0 && !self.report.failed.is_empty() {
-            self.report.waiting = 0; // All were tried.
+            self.report.waiting = 0; // all extents were tried, so none waited
         }
         self.report
     }
 }
 
-/// What the kernel means by an errno of MADV_COLLAPSE (mm/khugepaged.c: madvise_collapse_errno).
+/// Says what an errno of MADV_COLLAPSE means (mm/khugepaged.c: madvise_collapse_errno).
 fn reason(errno: Option<i32>) -> &'static str {
     match errno {
         None => "not a superpage when read back",

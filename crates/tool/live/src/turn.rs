@@ -26,20 +26,19 @@ use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
-/// Interval of checks after one that found something, and its maximum after many that did not.
+/// Interval between checks after one that found something. It grows up to the maximum while checks find nothing.
 const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
-/// Pause after a look at whole processes, in multiples of its CPU time: 1 % of a CPU, or a quarter of that if no CPU
-/// is idle.
+/// Pause after a look at whole processes, in multiples of its CPU time: the thread uses 1 % of a CPU, or a quarter of
+/// that if no CPU is idle.
 const PAUSE_FOR_LOOKS: u32 = 99;
 const BUSY_PAUSE_FOR_LOOKS: u32 = 399;
-/// The same after a search for processes: 10 % of a CPU in a storm of forks, or 0.5 % if no CPU is idle.
+/// The same pause after a search for processes: 10 % of a CPU in a storm of forks, or 0.5 % if no CPU is idle.
 const PAUSE_FOR_FINDING: u32 = 9;
 const BUSY_PAUSE_FOR_FINDING: u32 = 199;
-/// Nice value: an extent is full a millisecond after its first fault, so the thread runs before the program.
+/// Nice value. An extent is full a millisecond after its first fault, so the thread must run before the program.
 const NICE: i32 = -10;
 
-/// A running executor.
 pub(crate) struct Executor {
     pub policy: Policy,
     pub root: Root,
@@ -48,21 +47,21 @@ pub(crate) struct Executor {
     load: Option<KeptLoad>,
     newest: Option<Pid>,
     pub processes: BTreeMap<Pid, Process>,
-    /// Processes counted as served. One that could not be looked at is opened again, since it may execute
+    /// Processes counted as served. A process that could not be looked at is opened again, because it may execute
     /// another program by then.
     counted: BTreeSet<Pid>,
     pub daemons: Daemons,
-    /// Wanted extents, the one that qualified last at the end.
+    /// Wanted extents; the one that qualified last is at the end.
     pub pending: Vec<(Pid, u64)>,
-    /// Wanted extents that are full, which wait while a program grows.
+    /// Wanted extents that are full; they wait while a program grows.
     pub full: Vec<(Pid, u64)>,
-    /// Whether anything was made since the last look at samples, or is to be retried at once.
+    /// Whether superpages were made since the last look at samples, or are to be retried at once.
     pub has_made: bool,
     /// When the first failed extent may be retried, in ticks.
     pub retry_at: Option<u64>,
     /// When the next full extent may be made while a program grows, in ticks.
     pub full_at: u64,
-    /// Superpages per call while a program grows.
+    /// Number of superpages per call while a program grows.
     pub most: usize,
     pub backoff: Backoff,
     pub filled: Filled,
@@ -70,26 +69,26 @@ pub(crate) struct Executor {
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
-    /// When the next check is due, and the earliest next look at whole processes, in ticks.
+    /// When the next check is due, and when the next look at whole processes is allowed, in ticks.
     check_at: u64,
     look_at: u64,
     idle: Duration,
     /// Closed when `stop` is set.
     closed: Option<PipeReader>,
-    /// Opened when a program has an extent: short programs do not pay for it.
+    /// Opened when a program has an extent, so that short programs cost nothing.
     faults: Option<Faults>,
     /// Minimum population at which the policy wants an extent.
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
-    /// Whether superpages are made before their first touch, and where.
+    /// Whether superpages are made before their first touch. `fronts`: where.
     pub goes_ahead: bool,
     pub fronts: Vec<Front>,
-    /// Whether there was a first check.
+    /// Whether the first check is done.
     has_checked: bool,
     /// Whether the last look found growth.
     grew: bool,
-    /// CPUs of the machine; whether threads waited for one at the last check, and at the last two.
+    /// Number of CPUs of the machine; whether threads waited for a CPU at the last check, and at the last two.
     cpus: u64,
     has_waiters: bool,
     is_busy: bool,
@@ -108,7 +107,7 @@ impl Executor {
         let goes_ahead = fresh == Fresh::BasePages && limits::check_reserves(&policy).is_ok();
         Self {
             daemons: Daemons::new(&policy),
-            // With the kernel's faults making superpages, no faults are left to save.
+            // If the kernel's faults make superpages, there are no faults left to save.
             pace: Pace::new(least < PAGES && fresh != Fresh::Superpages),
             least,
             fresh,
@@ -148,8 +147,8 @@ impl Executor {
     }
 
     pub(crate) fn run(mut self) -> Report {
-        // The work replaces what a kernel does inside a fault, which waits for no CPU. CAP_SYS_NICE, needed to
-        // collapse, permits this too.
+        // The work replaces what a kernel does inside a fault, which waits for no CPU. CAP_SYS_NICE, which collapsing
+        // needs, permits this too.
         let _ = sys::affinity::add_nice(NICE);
         while !self.is_stopped() {
             let is_first = !self.has_checked;
@@ -157,7 +156,7 @@ impl Executor {
             if self.now() >= self.check_at {
                 self.check();
             }
-            // Without credit, growth seen now could not be acted on soon.
+            // Without credit, growth that a look finds could not be used soon.
             if !self.budget.waits() {
                 self.follow();
                 self.pursue();
@@ -198,7 +197,7 @@ impl Executor {
             return;
         }
         let pauses = match self.is_busy {
-            // The first check includes the executor's own first touches.
+            // Do not count the first check: it includes the executor's own first touches.
             _ if is_first => (0, 0),
             true => (BUSY_PAUSE_FOR_LOOKS, BUSY_PAUSE_FOR_FINDING),
             false => (PAUSE_FOR_LOOKS, PAUSE_FOR_FINDING),
@@ -249,7 +248,7 @@ impl Executor {
             }
         }
         let looked = thread_cpu_time().saturating_sub(began);
-        // Extents that wait for memory or have failed do not count.
+        // Extents that wait for memory or that have failed do not count.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
         let is_wanted = is_wanted && !self.waits_to_copy();
         let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, self.is_busy);
@@ -259,7 +258,6 @@ impl Executor {
         }
     }
 
-    /// Rests until there is something to do.
     fn rest(&mut self) {
         self.pace.has_rested = true;
         let now = self.now();
@@ -283,23 +281,22 @@ impl Executor {
         }
     }
 
-    /// Whether copying waits for credit.
     pub(crate) fn waits_to_copy(&self) -> bool {
         self.budget.waits_to_copy(self.is_growing())
     }
 
-    /// Whether superpages wait for credit, or for the programs to rest.
+    /// Returns whether superpages wait for credit, or for the programs to rest.
     fn waits_for_credit(&self) -> bool {
         self.waits_to_copy() || self.is_growing() && !self.full.is_empty()
     }
 
-    /// Whether the executor's CPU time is taken from a program: no CPU is idle, or it is pinned to the
-    /// program's.
+    /// Returns whether the executor's CPU time is taken from a program, because no CPU is idle or the executor is
+    /// pinned to the program's CPU.
     pub(crate) fn takes_program_time(&self) -> bool {
         self.is_busy || self.pace.follows_a_cpu()
     }
 
-    /// Whether a program is growing, by samples, fronts or the last look.
+    /// Returns whether a program is growing, by samples, fronts or the last look.
     pub(crate) fn is_growing(&self) -> bool {
         let has_grown = self.faults.is_none() && self.grew;
         self.pace.rest != Rest::Idle || !self.fronts.is_empty() || has_grown
@@ -309,15 +306,14 @@ impl Executor {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Ticks since the start.
     pub(crate) fn now(&self) -> u64 {
         now_since(self.began)
     }
 
-    /// Searches for processes if any was created on the machine since.
+    /// Searches for processes if any process on the machine was created since the last search.
     fn renew(&mut self) {
         let load = self.load.as_mut().and_then(|load| load.read().ok());
-        // Once may be by chance: this thread is one of the running ones.
+        // Require two checks in a row: one may be by chance, because this thread is running too.
         let has_waiters = load.is_some_and(|load| load.running > self.cpus);
         self.is_busy = has_waiters && self.has_waiters;
         self.has_waiters = has_waiters;
@@ -345,7 +341,7 @@ impl Executor {
         }
     }
 
-    /// Looks at whole processes that took faults, and asks the policy. Whether there was any.
+    /// Looks at whole processes that took faults, and asks the policy. Returns whether a process was looked at.
     fn look(&mut self) -> bool {
         let now = self.now();
         let (mut has_looked, mut has_grown) = (false, false);
@@ -366,14 +362,12 @@ impl Executor {
         has_looked
     }
 
-    /// Reads the CPU clock of a process.
     pub(crate) fn note_time(&mut self, pid: Pid) {
         if let Ok(used) = sys::param::process_cpu_time(pid) {
             self.budget.ran(pid, used, self.began.elapsed());
         }
     }
 
-    /// A process ended, or cannot be looked at.
     fn cannot_see(&mut self, pid: Pid, error: &ReadError) {
         if !error.is_gone() {
             self.tally.report.unseen = Some(error.to_string());
@@ -389,7 +383,7 @@ impl Executor {
         }
     }
 
-    /// Asks the policy about growth, and queues what it wants.
+    /// Asks the policy about growth, and queues the superpages that it wants.
     fn tell(&mut self, pid: Pid, grown: Vec<Growth>) {
         let is_shared = self.processes.len() > 1;
         let is_exhausted = self.filled.is_exhausted(self.now());
@@ -431,12 +425,12 @@ impl Executor {
     }
 }
 
-/// Pages touched at a time to measure a fault, and repetitions.
+/// Number of pages touched at a time to measure a fault, and number of repetitions.
 const PAGES_TOUCHED: usize = 16;
 const TIMES_TOUCHED: usize = 8;
 
-/// Cost of the first touch of a page: the minimum of several measurements in own memory, because the host may have
-/// to back some of it.
+/// Measures the cost of the first touch of a page: the minimum of several measurements in own memory, because the host
+/// may first have to back some of the memory.
 fn cost_of_fault() -> Option<Duration> {
     let page = sys::param::page_size().bytes() as usize;
     let length = TIMES_TOUCHED * PAGES_TOUCHED * page;

@@ -1,4 +1,4 @@
-//! Work of the design's daemons, in pieces, as the policy says.
+//! Does the work of the design's daemons in pieces, as the policy says.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Executor {
     /// Lets each daemon that is due do a piece of work.
     pub(crate) fn work(&mut self) {
         if self.budget.waits() {
-            return; // Daemons keep their candidates.
+            return; // daemons keep their candidates
         }
         for _ in 0..self.daemons.list.len() {
             let began = self.now();
@@ -31,7 +31,7 @@ impl Executor {
         }
     }
 
-    /// One piece of a daemon's work: performs actions until the policy waits.
+    /// Does one piece of a daemon's work: performs actions until the policy waits.
     fn piece(&mut self, at: usize, began: Duration) -> Wait {
         let (task, spent) = (self.daemons.list[at].task, self.daemons.list[at].spent);
         let mut partial = self.partial();
@@ -66,7 +66,7 @@ impl Executor {
                     self.visit()
                 }
                 DaemonAction::Upkeep(UpkeepAction::Fill { at }) => (self.fill(&mut partial, at), 0),
-                // Unreachable otherwise: `check_design` rejects designs with other daemons.
+                // Unreachable: `check_design` rejects designs with other daemons.
                 DaemonAction::Scan(_) | DaemonAction::Upkeep(_) | DaemonAction::Watch(_) => {
                     (Ended::Nothing, 0)
                 }
@@ -75,7 +75,7 @@ impl Executor {
         }
     }
 
-    /// Reservations that are neither full nor wanted, the one that changed last at the end.
+    /// Returns the reservations that are neither full nor wanted; the one that changed last is at the end.
     fn partial(&self) -> Vec<(u64, Pid, u64)> {
         let mut partial = Vec::new();
         for process in self.processes.values() {
@@ -89,7 +89,7 @@ impl Executor {
         partial
     }
 
-    /// Fills the reservation that changed last, of those with enough pages.
+    /// Fills one reservation: of those with at least `at` pages, the one that changed last.
     fn fill(&mut self, partial: &mut Vec<(u64, Pid, u64)>, at: u16) -> Ended {
         while let Some((_, pid, start)) = partial.pop().filter(|_| !self.budget.waits()) {
             let shares = self.processes.len() > 1;
@@ -116,7 +116,7 @@ impl Executor {
         Ended::Nothing
     }
 
-    /// Makes the next extent by address a candidate.
+    /// Makes the next extent in address order a candidate.
     fn visit(&mut self) -> (Ended, u32) {
         let mut passed = 0;
         let Some((pid, start)) = self.next_region(&mut passed) else {
@@ -145,8 +145,8 @@ impl Executor {
         }
     }
 
-    /// The next whole extent at or after the scan's cursor in mappings that the design serves, and the number of
-    /// mappings skipped.
+    /// Returns the next whole extent at or after the scan's cursor, in mappings that the design serves. Counts the
+    /// skipped mappings in `passed`.
     fn next_region(&self, passed: &mut u32) -> Option<(Pid, u64)> {
         let (first, address) = self.daemons.cursor;
         for (pid, process) in self.processes.range(first..) {

@@ -1,7 +1,7 @@
-//! ELF program headers, as far as marking segments needs them. Parses untrusted bytes: every offset and count is
-//! checked against the file's length.
+//! Reads and changes the parts of ELF program headers that marking segments needs. Parses untrusted bytes: every offset
+//! and count is checked against the file's length.
 //!
-//! Both word sizes and both byte orders: a mark is one bit of a word whose offset depends on them.
+//! Supports both word sizes and both byte orders. A mark is one bit of a word whose offset depends on them.
 
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -10,14 +10,14 @@ use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader32, ProgramHead
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endian, Endianness, pod};
 
-/// The mark of a segment that is to have superpages (libhugetlbfs' PF_LINUX_HUGETLB, one of the PF_MASKOS bits that the
-/// ELF specification reserves for operating systems).
+/// Marks a segment that is to be on superpages (libhugetlbfs' PF_LINUX_HUGETLB, one of the PF_MASKOS bits that the ELF
+/// specification reserves for operating systems).
 pub const MARK: u32 = 0x10_0000;
 
-/// Bytes of the longest ELF header, that of 64-bit files.
+/// Bytes of the longest ELF header, which is that of 64-bit files.
 pub const HEADER: usize = size_of::<FileHeader64<Endianness>>();
 
-/// Location of the program headers, from the file's first bytes.
+/// Location of the program headers, read from the file's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
     is_64: bool,
@@ -34,15 +34,15 @@ pub struct Table {
 pub enum NotAProgram {
     /// A script.
     Script,
-    /// Another kind of file.
+    /// Neither a script nor an ELF file.
     NotElf,
     /// The file ends within its header.
     Short,
-    /// Neither 32 nor 64 bits: this value of EI_CLASS.
+    /// EI_CLASS says neither 32 nor 64 bits; this is its value.
     Class(u8),
-    /// An unknown byte order: this value of EI_DATA.
+    /// EI_DATA says no known byte order; this is its value.
     ByteOrder(u8),
-    /// Neither an executable nor a shared object: this e_type.
+    /// e_type says neither executable nor shared object; this is its value.
     Kind(u16),
     /// The size of a program header differs from the format's.
     EntrySize {
@@ -51,11 +51,11 @@ pub enum NotAProgram {
         /// Bytes according to the format.
         right: usize,
     },
-    /// It has no program headers.
+    /// The file has no program headers.
     NoSegments,
-    /// Its number of program headers is in a section header.
+    /// The number of program headers is in a section header.
     TooManySegments,
-    /// Its program headers overlap its header.
+    /// The program headers overlap the ELF header.
     OverHeader,
     /// The program headers reach beyond the end of the file.
     BeyondEnd {
@@ -69,9 +69,9 @@ pub enum NotAProgram {
 /// A loaded segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Index in the table.
+    /// Index in the program header table.
     pub index: usize,
-    /// Byte offset of its flags in the table.
+    /// Byte offset of the segment's flags in the table.
     flags_at: usize,
     flags: elf::ProgramFlags,
     start: u64,
@@ -81,7 +81,7 @@ pub struct Segment {
 }
 
 impl Table {
-    /// Reads `start`, the first [`HEADER`] bytes (or all, if fewer) of a file of `length` bytes.
+    /// Parses `start`, the first [`HEADER`] bytes of a file of `length` bytes (or all bytes, if fewer).
     pub fn read(start: &[u8], length: u64) -> Result<Self, NotAProgram> {
         if start.starts_with(b"#!") {
             return Err(NotAProgram::Script);
@@ -132,7 +132,7 @@ impl Table {
         Ok(Self { is_64, endian, machine: header.e_machine(endian), offset, count })
     }
 
-    /// Length in bytes.
+    /// Returns the length of the table in bytes.
     pub fn bytes(&self) -> usize {
         let entry = match self.is_64 {
             true => size_of::<ProgramHeader64<Endianness>>(),
@@ -141,7 +141,7 @@ impl Table {
         self.count * entry
     }
 
-    /// The loaded segments in `bytes`, the whole table.
+    /// Returns the loaded segments; `bytes` is the whole table.
     pub fn segments(&self, bytes: &[u8]) -> Vec<Segment> {
         type Small = ProgramHeader32<Endianness>;
         type Large = ProgramHeader64<Endianness>;
@@ -172,7 +172,7 @@ impl Table {
         loaded.map(segment).collect()
     }
 
-    /// Marks or unmarks a segment in `bytes`, the whole table.
+    /// Marks or unmarks a segment; `bytes` is the whole table.
     pub fn mark(&self, bytes: &mut [u8], segment: &Segment, marked: bool) {
         let flags = segment.flags.0;
         let flags = if marked { flags | MARK } else { flags & !MARK };
@@ -182,24 +182,24 @@ impl Table {
 }
 
 impl Segment {
-    /// Code: readable and executable, not writable, and entirely in the file.
+    /// Returns whether this is code: readable and executable, not writable, and entirely in the file.
     pub fn is_text(&self) -> bool {
         self.access() == elf::PF_R.0 | elf::PF_X.0 && self.memory_size == self.file_size
     }
 
-    /// Data and bss: readable and writable.
+    /// Returns whether this is data or bss: readable and writable.
     pub fn is_data(&self) -> bool {
-        // 32-bit PowerPC: its data segments are executable (the old procedure linkage table).
+        // On 32-bit PowerPC data segments are executable (the old procedure linkage table).
         let executable = if self.machine == elf::EM_PPC { elf::PF_X.0 } else { 0 };
         self.access() == elf::PF_R.0 | elf::PF_W.0 | executable
     }
 
-    /// Bss alone: no part is in the file.
+    /// Returns whether this is bss alone: no part is in the file.
     pub fn is_bss(&self) -> bool {
         self.is_data() && self.file_size == 0
     }
 
-    /// Whether the segment is marked.
+    /// Returns whether the segment is marked.
     pub fn is_marked(&self) -> bool {
         self.flags.0 & MARK != 0
     }
@@ -257,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file with one code and one data segment, and its program headers at `offset`.
+    /// Creates a file with one code and one data segment, and its program headers at `offset`.
     pub fn program(is_64: bool, is_little: bool, offset: usize) -> Vec<u8> {
         let (entry, header) = if is_64 { (56, 64) } else { (32, 52) };
         let mut bytes = vec![0; offset.max(header) + 3 * entry + 100];

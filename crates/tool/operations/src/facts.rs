@@ -1,4 +1,4 @@
-//! Facts for `launch`, from what `host` reads.
+//! Collects the facts that `launch` needs, from what `host` reads.
 
 use std::env;
 use std::path::PathBuf;
@@ -41,28 +41,28 @@ pub fn read() -> Facts {
     }
 }
 
-/// A variable as the program will see it.
+/// Returns a variable as the program will see it.
 fn variable(name: &str) -> Option<String> {
     let removed = || sys::secure::removed_variables().iter().find(|(removed, _)| removed == name);
     env::var(name).ok().or_else(|| removed()?.1.to_str().map(String::from))
 }
 
-/// A measurement takes at most one part in this many of the available memory, per page size.
+/// A measurement may use at most one part in this many of the available memory, per page size.
 pub const MEMORY_DIVISOR: u64 = 6;
 
-/// Bytes that a measurement may take per page size: `most`, or less if memory is short.
+/// Returns the bytes that a measurement may use per page size: `most`, or less if memory is short.
 pub fn measurement_memory(most: ByteSize) -> ByteSize {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
     available.map_or(most, |free| most.min(ByteSize(free.bytes() / MEMORY_DIVISOR)))
 }
 
-/// The page size in which superpages are counted: a PMD mapping, or else the default hugetlb size.
+/// Returns the page size in which superpages are counted: a PMD mapping, or else the default hugetlb size.
 pub fn superpage(snapshot: &Snapshot) -> Option<PageSize> {
     let thp = snapshot.thp.as_ref().and_then(|thp| thp.pmd_size);
     thp.or_else(|| snapshot.memory.as_ref()?.default_hugepage)
 }
 
-/// THP settings that differ between two snapshots, as text.
+/// Formats the THP settings that differ between two snapshots.
 pub fn thp_changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let (Some(before), Some(after)) = (&before.thp, &after.thp) else { return Vec::new() };
     let word = |choice: &Option<Choice>| {
@@ -85,20 +85,21 @@ pub fn thp_changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// PATH as the shell uses it.
+/// Returns PATH as the shell uses it.
 pub fn search_path() -> String {
-    // The default of glibc's execvp(3).
+    // glibc's execvp(3) has this default.
     env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_string())
 }
 
-/// The mode of PMD-sized THP: its own setting, if the kernel has one and it is not `inherit`, else the top-level one.
+/// Returns the mode of PMD-sized THP: its own setting, if the kernel has one and it is not `inherit`, else the
+/// top-level one.
 pub fn mode_of_largest(thp: &Thp) -> Option<String> {
     let own = thp.pmd_size.and_then(|size| thp.sizes.get(&size)).and_then(|s| s.enabled.as_ref());
     let choice = own.filter(|choice| !choice.is("inherit")).or(thp.enabled.as_ref());
     choice.map(|choice: &Choice| choice.selected.clone())
 }
 
-/// The mTHP sizes below the PMD size that are enabled for advised memory, the largest first.
+/// Returns the mTHP sizes below the PMD size that are enabled for advised memory, the largest first.
 fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
     let top = thp.enabled.as_ref().is_some_and(|choice| !choice.is("never"));
     let is_on = |choice: &Choice| match choice.selected.as_str() {
@@ -111,10 +112,10 @@ fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
     on.map(|(size, _)| *size).collect()
 }
 
-/// The smallest size worth enabling, in bytes: smaller ones save the TLB little.
+/// The smallest mTHP size worth enabling, in bytes: smaller sizes reduce TLB misses little.
 const SMALLEST: u64 = 64 << 10;
 
-/// The mTHP sizes that are set to never, the largest first.
+/// Returns the mTHP sizes worth enabling that are set to never, the largest first.
 fn sizes_to_turn_on(thp: &Thp) -> Vec<PageSize> {
     let smaller = thp.sizes.iter().rev().filter(|(size, _)| {
         size.bytes() >= SMALLEST && thp.pmd_size.is_some_and(|largest| **size < largest)
@@ -128,7 +129,8 @@ fn free_in(superpage: PageSize) -> Option<f64> {
     FreeContiguity::read(&Root::real(), superpage).ok()?.ratio()
 }
 
-/// Path of libsuperpage.so: next to the command in cargo's target directory, or in a package's library directory.
+/// Returns the path of libsuperpage.so: next to the command in cargo's target directory, or in a package's library
+/// directory.
 pub fn runtime_library() -> Option<PathBuf> {
     let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;

@@ -49,29 +49,30 @@ impl Failure {
         Self { kind, line: line.to_string(), further: Vec::new() }
     }
 
-    /// Wrong usage, or our error.
+    /// Creates a failure for wrong usage or an error of superpage.
     pub fn usage(why: impl Display) -> Self {
         Self::new(FailureKind::Usage, why)
     }
 
-    /// Several usage errors, one per line; at least one.
+    /// Creates a failure from usage errors, one per line. `lines` has at least one.
     pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
         let mut lines = lines.into_iter();
         let line = lines.next().unwrap_or_default();
         Self { further: lines.collect(), ..Self::usage(line) }
     }
 
-    /// Not possible on this machine.
+    /// Creates a failure for what is not possible on this machine.
     pub fn cannot(why: impl Display) -> Self {
         Self::new(FailureKind::Cannot, why)
     }
 
-    /// A signal arrived before `what` was complete. The process ends by that signal after its results are written.
+    /// Creates the failure that a signal arrived before `what` was complete. The process ends by that signal after its
+    /// results are written.
     pub fn interrupted(signal: i32, what: impl Display) -> Self {
         Self::new(FailureKind::Interrupted(signal), format!("{what} was interrupted"))
     }
 
-    /// A launcher's failure to start a program, with an exit code reserved for launchers.
+    /// Creates the failure of a launcher to start a program. Its exit code is reserved for launchers.
     pub fn of_launcher(error: &LaunchError) -> Self {
         let kind = match error {
             LaunchError::ProgramNotFound(_) => FailureKind::NotFound,
@@ -85,27 +86,27 @@ impl Failure {
         Self::new(kind, error)
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// All lines of the failure.
+    /// Returns all lines of the failure.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.line).chain(&self.further).map(String::as_str)
     }
 
-    /// Whether the machine or user cannot, rather than wrong usage.
+    /// Returns whether the machine or the user's rights are the cause, not wrong usage.
     pub fn is_cannot(&self) -> bool {
         matches!(self.kind, FailureKind::Cannot | FailureKind::Denied)
     }
 
-    /// The same failure with its subject in front.
+    /// Returns the same failure with `what` in front of its line.
     pub fn on(self, what: &str) -> Self {
         Self { line: format!("{what}: {}", self.line), ..self }
     }
 
-    /// The same failure as a launcher's.
+    /// Returns the same failure as one of a launcher.
     pub fn in_launcher(self) -> Self {
         Self { kind: FailureKind::Launcher, ..self }
     }
@@ -180,10 +181,10 @@ impl From<WantedError> for Failure {
 }
 
 impl From<DesignError> for Failure {
-    /// One line per error, in line order.
+    /// Creates a failure with one line per error, in line order.
     fn from(error: DesignError) -> Self {
         match &error {
-            // After a TOML syntax error, later errors may be spurious: report only the first.
+            // After a TOML syntax error, later errors may be spurious, so report only the first.
             DesignError::File { file, problems } if problems[0].key.is_empty() => {
                 let more = match problems.len() {
                     1 => String::new(),

@@ -1,4 +1,4 @@
-//! Output files: written atomically, and never over another file without --force.
+//! Writes output files atomically, and never over another file without --force.
 //! See docs/decisions/security.md#3.
 
 use std::ffi::OsString;
@@ -12,21 +12,21 @@ use units::ByteSize;
 
 use crate::Failure;
 
-/// Maximum bytes of a file given on the command line, so that a wrong name does not fill memory.
+/// Maximum bytes of a file named on the command line, so that a wrong name does not fill memory.
 pub const LARGEST: u64 = 16 << 20;
 
-/// Whether the path means standard output (`-`).
+/// Returns whether the path means standard output (`-`).
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
 /// Writes a temporary file in the same directory and renames it, so that readers never see half a file and a killed
-/// command loses nothing. Without `force`, a file that appeared since [`check_new`] is not replaced: the temporary file
-/// stays, and the error names it.
+/// command damages no file. Without `force`, a file that appeared since [`check_new`] is not replaced: the temporary
+/// file stays, and the error names it.
 pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     let failed = |error: io::Error| unwritable(path, &error);
     let target = match Place::from_path(path)? {
-        // /dev/stderr, a pipe: no file can be created next to it.
+        // No file can be created next to /dev/stderr or a pipe.
         Place::Device => {
             let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
             return file.write_all(contents.as_ref()).map_err(failed);
@@ -55,7 +55,7 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
 }
 
-/// Keeps the temporary file, because the target appeared meanwhile.
+/// Keeps the temporary file because the target appeared meanwhile. Returns the error that names it.
 fn target_appeared(path: &Path, file: NamedTempFile) -> Failure {
     let kept = file.keep().map(|(_, kept)| kept.display().to_string());
     let kept = kept.unwrap_or_else(|error| format!("nowhere ({})", error.error));
@@ -65,8 +65,8 @@ fn target_appeared(path: &Path, file: NamedTempFile) -> Failure {
     ))
 }
 
-/// An exclusive lock on a file that one process rewrites repeatedly: taken on the hidden file `.NAME.lock` next to it,
-/// because [`write()`] replaces the file itself.
+/// An exclusive lock on a file that one process rewrites repeatedly. The lock is on the hidden file `.NAME.lock` next
+/// to it, because [`write()`] replaces the file itself.
 #[derive(Debug)]
 pub struct WriteLock {
     path: PathBuf,
@@ -98,7 +98,7 @@ impl WriteLock {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // The previous holder may have removed the lock file before it was locked here.
+            // The previous holder may have removed the lock file between open and lock.
             let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
             let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&beside));
             if there.is_ok_and(|there| of(there) == of(ours)) {
@@ -111,7 +111,7 @@ impl WriteLock {
 impl Drop for WriteLock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Unlock explicitly: a child process being spawned may share the descriptor.
+        // Unlock explicitly: a child process being spawned may hold a copy of the descriptor.
         let _ = self.file.unlock();
     }
 }
@@ -134,7 +134,7 @@ impl Place {
             Ok(metadata) if metadata.is_dir() => Err(failed(ErrorKind::IsADirectory.into())),
             Ok(metadata) if !metadata.is_file() => Ok(Self::Device),
             Ok(_) => {
-                // Open by its own name first, so that the kernel's symlink protection for /tmp applies.
+                // Open the path as given first, so that the kernel's symlink protection for /tmp applies.
                 OpenOptions::new().write(true).open(path).map_err(failed)?;
                 Ok(Self::File(fs::canonicalize(path).map_err(failed)?))
             }
@@ -150,13 +150,14 @@ impl Place {
     }
 }
 
-/// Whether the path names one of our open descriptors: /dev/stdout may be a regular file, and must not be replaced.
+/// Returns whether the path names one of our open descriptors. /dev/stdout may be a regular file, and must not be
+/// replaced.
 fn is_descriptor(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
     parent.is_some_and(|parent| parent == Path::new("/dev") || parent.starts_with("/proc"))
 }
 
-/// A new temporary file in the same directory, created exclusively.
+/// Creates a temporary file in the same directory, exclusively.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -165,7 +166,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".part")
-        // The default mode of new files, less the umask.
+        // The umask still applies, so the file gets the usual mode of new files.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory.unwrap_or(Path::new(".")))
 }
@@ -180,7 +181,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     }
     let target = match Place::from_path(path)? {
         Place::Device => {
-            // Opening a pipe would block until it has a reader; it is opened when output is ready.
+            // Opening a pipe would block until it has a reader, so it is opened when the output is ready.
             let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
             if !is_pipe {
                 let opened = OpenOptions::new().append(true).open(path);
@@ -199,8 +200,8 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     beside(&target).map(drop).map_err(|error| unwritable(path, &error))
 }
 
-/// Reads text of at most `most` bytes, so that a disk or /dev/zero gives an error. `wanted` names the expected input in
-/// errors.
+/// Reads text of at most `most` bytes, so that a disk or /dev/zero gives an error. Errors name the expected input as
+/// `wanted`.
 pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
     let shown = path.display();
     let failed = |error: io::Error| Failure::usage(format!("{shown}: {error}; give {wanted}"));
@@ -215,8 +216,8 @@ pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(format!("{shown}: not text (UTF-8); give {wanted}")))
 }
 
-/// Fails early if the output or the picture of flag `drawn_by` cannot be written, would overwrite a file, or both name
-/// the same file.
+/// Fails early if the output file, or the picture of the flag `drawn_by`, cannot be written or would overwrite a file,
+/// or if both are the same file.
 pub fn check_outputs(
     output: Option<&Path>,
     drawn_by: &str,
@@ -232,7 +233,7 @@ pub fn check_outputs(
     Ok(())
 }
 
-/// The error that a file could not be written, with a remedy.
+/// Returns the error that a file could not be written, with a remedy.
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; create the directory first",
@@ -241,7 +242,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
         ErrorKind::StorageFull => "; free some space, or choose another directory",
         _ => "; choose another file",
     };
-    // Hide the name of the temporary file.
+    // The error ends with the name of the temporary file: drop it.
     let error = error.to_string();
     let error = error.split(" at path ").next().unwrap_or_default();
     Failure::usage(format!("{}: {error}{remedy}", path.display()))
@@ -313,7 +314,7 @@ mod tests {
         assert!(refused.contains("another evaluation writes it"), "{refused}");
         drop(first);
         assert_eq!(names(directory.path()), ["x"]);
-        // Concurrent locks: each holder is alone.
+        // Concurrent holders exclude each other.
         let inside = std::sync::atomic::AtomicU32::new(0);
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
@@ -355,7 +356,7 @@ mod tests {
             write(path, false, text).unwrap();
         };
         through(Path::new("/dev/null"), "nowhere");
-        // One of our own descriptors by path, like /dev/stderr, which may be another user's terminal.
+        // Write through the path of an own descriptor, such as /dev/stderr, which may be another user's terminal.
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x");
         fs::write(&file, "one ").unwrap();

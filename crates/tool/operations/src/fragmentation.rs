@@ -1,4 +1,4 @@
-//! Fragmenting free memory on this machine: translates a level to a goal, and compacts memory before and afterwards.
+//! Fragments free memory on this machine: translates a level to a goal, and compacts memory before and afterwards.
 
 use experiment::fragment::{Extent, Free, Goal, Kind};
 use host::pool::Headroom;
@@ -7,7 +7,7 @@ use units::PageSize;
 
 use crate::{Failure, pool_guard};
 
-/// The goal of a fragmentation level on this machine now.
+/// Returns the goal of a fragmentation level with this machine's current free memory.
 ///
 /// # Errors
 /// The kernel does not report free memory by size.
@@ -15,7 +15,7 @@ pub fn goal(kind: Kind, level: u8, extent: Extent) -> Result<Goal, Failure> {
     goal_of(kind, level, extent, &free(superpage()?)?)
 }
 
-/// The goal of a fragmentation level, given the free memory.
+/// Returns the goal of a fragmentation level with the given free memory.
 ///
 /// # Errors
 /// The kernel does not report free memory by size.
@@ -38,7 +38,7 @@ pub fn goal_of(
     Ok(Goal::new(kind, level, extent, free)?)
 }
 
-/// The superpage size that is fragmented.
+/// Returns the superpage size in which memory is fragmented.
 ///
 /// # Errors
 /// This kernel has no transparent superpages.
@@ -48,12 +48,12 @@ pub fn superpage() -> Result<PageSize, Failure> {
     })
 }
 
-/// Compacts free memory as far as possible; returns whether it was permitted.
+/// Compacts free memory as far as possible. Returns whether this was permitted.
 pub fn gather(superpage: PageSize) -> bool {
     experiment::contiguous::gather_all(&Root::real(), &pool_guard::journal_dir(), superpage).is_ok()
 }
 
-/// Free memory now.
+/// Reads how much memory is free now.
 ///
 /// # Errors
 /// The kernel does not report it.

@@ -1,11 +1,11 @@
-//! Documents as JSON text.
+//! Formats documents as JSON text.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::Failure;
 
-/// The JSON text of a document, with its schema as the first key.
+/// Formats a document as JSON text, with its schema as the first key.
 ///
 /// # Errors
 /// The document has a value that JSON cannot represent.
@@ -19,7 +19,7 @@ pub fn json_text(schema: &str, body: Value) -> Result<String, Failure> {
     to_json(&Document { schema, body })
 }
 
-/// The JSON text of a document.
+/// Formats a document as JSON text.
 ///
 /// # Errors
 /// The document has a value that JSON cannot represent.

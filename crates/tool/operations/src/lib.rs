@@ -1,9 +1,9 @@
-//! What superpage does, as typed requests and results: comparisons, evaluations, benchmarks, predictions, programs run
-//! on superpages. Called by the commands `superpage` and `superpage-lab` and by the Python module, which own flags,
-//! printing and exit codes.
+//! The operations of superpage as typed requests and results: comparisons, evaluations, benchmarks, predictions,
+//! programs run on superpages. The commands `superpage` and `superpage-lab` and the Python module call them; those own
+//! flags, printing and exit codes.
 //!
-//! Groups of options that several programs parse ([`workloads::WorkloadArgs`], [`compare::RuleArgs`],
-//! [`compare::ServiceArgs`], [`cluster::ClusterArgs`]) are requests that clap can fill, so that no second struct is
+//! Some groups of options are parsed by several programs: [`workloads::WorkloadArgs`], [`compare::RuleArgs`],
+//! [`compare::ServiceArgs`], [`cluster::ClusterArgs`]. clap fills these structs directly, so that no second struct is
 //! needed.
 //! See docs/decisions/crates.md#7.
 #![forbid(unsafe_code)]

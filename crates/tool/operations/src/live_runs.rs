@@ -1,4 +1,4 @@
-//! Live runs of a built-in workload under designs: `superpage lab validate` compares them with simulations.
+//! Runs a built-in workload under designs. `superpage lab validate` compares the runs with simulations.
 //! See docs/decisions/lab.md#8.
 
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::jobs::{Job, JobOutcome, Plans, WarmMemory};
 use crate::pool_guard::PoolPolicy;
 use crate::{design, fragmentation, signals};
 
-/// The runs to make. Base pages are the first arm.
+/// The runs to make. The first arm is on base pages.
 #[derive(Debug)]
 pub struct LiveRuns {
     /// The workload.
     pub workload: Workload,
-    /// Its settings.
+    /// Settings of the workload.
     pub settings: Settings,
-    /// Designs: the name of the arm, and the name on the command line.
+    /// Designs: the arm's name, and the design's name on the command line.
     pub designs: Vec<(String, String)>,
     /// How superpages are made of reservations.
     pub executor: Executor,
@@ -39,15 +39,15 @@ pub struct LiveRuns {
     pub quiet: bool,
 }
 
-/// Metrics of a run in the samples' order: seconds of its timed phase, and of the set-up before it. `touch` has no
-/// set-up.
+/// Metrics of a run, in the order in which samples hold them: seconds of its timed phase, and of the set-up before it.
+/// `touch` has no set-up.
 const TIMES: [(&str, &str); 2] = [
     ("timed phase", r#""seconds":([-+0-9.eE]+),"cpu_seconds""#),
     ("set-up", r#""setup_seconds":([-+0-9.eE]+)"#),
 ];
 
 impl LiveRuns {
-    /// Fails if the runs are known to be impossible here.
+    /// Fails early if the runs are impossible here.
     pub fn check(&self) -> Result<(), Failure> {
         crate::workloads::check(self.workload, &self.settings)?;
         self.job()?;
@@ -57,7 +57,7 @@ impl LiveRuns {
         }
     }
 
-    /// The plan of each arm.
+    /// Returns the plan of each arm.
     ///
     /// # Errors
     /// The runs are impossible.
@@ -69,9 +69,9 @@ impl LiveRuns {
     pub fn run(&self) -> Result<JobOutcome, Failure> {
         let job = self.job()?;
         let Some((kind, level, extent)) = self.fragmented else { return job.run() };
-        // Compact movable pages first, so that the fragmented superpages are all that could exist. Root only.
+        // Compact movable pages first, so that no further superpages can appear later. Root only.
         let superpage = fragmentation::superpage()?;
-        // Compaction raises a pool; a signal must not leave it raised.
+        // Compaction raises a pool: catch signals, so that the pool is restored.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         fragmentation::gather(superpage);
         if let Some(signal) = interrupting.received() {
@@ -100,14 +100,14 @@ impl LiveRuns {
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));
             let executor = design::recipe::executor_of(&design::load(word)?.design, self.executor);
-            // The laboratory simulates the approximation too.
+            // Accept approximations, because the laboratory simulates the approximated design.
             let approximate = true;
             let mut recipe =
                 Recipe { name, design, executor, approximate, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
             if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
-                // Leave the decision to the kernel alone: the library advises only memory that lies free in superpages.
-                // See docs/decisions/contiguity.md#1.
+                // Let the kernel decide alone: the library advises only memory that lies free in superpages. See
+                // docs/decisions/contiguity.md#1.
                 recipe.memory = Memory::default();
             }
             recipes.push(recipe);

@@ -1,8 +1,8 @@
 //! Raises a hugetlb pool for a run, shared with other superpage commands.
 //!
-//! Raises the overcommit limit, not the pool: the kernel then takes pages from free memory when a program maps them
-//! (and reserves them, so that its faults cannot fail), and frees them when it unmaps them. During runs of other arms
-//! the machine loses no memory.
+//! Raises the overcommit limit, not the pool. The kernel then takes pages from free memory when a program maps them,
+//! reserves them, so that the program's faults cannot fail, and frees them when the program unmaps them. While other
+//! arms run, the machine has all its memory.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub enum PoolPolicy {
 #[derive(Default)]
 pub struct OvercommitGuard {
     shares: Vec<SharedKnob>,
-    /// Journal of knobs that only this command sets.
+    /// Journal of knobs that no other command shares.
     journal: Option<Journal>,
     /// The changes made, as text.
     pub raised: Vec<String>,
@@ -37,19 +37,19 @@ pub struct OvercommitGuard {
     pub refused: Vec<Failure>,
 }
 
-/// Directory of the settings journal. On disk, to survive a kill -9; owned by root, because it says what to write into
-/// /proc and /sys.
+/// Returns the directory of the settings journal. It is on disk to survive a kill -9. Root owns it, because the journal
+/// says what to write into /proc and /sys.
 pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
 }
 
-/// Restores settings left by killed commands before a new change is planned; returns what was restored.
+/// Restores settings left by killed commands, before a new change is planned. Returns what was restored.
 pub fn restore_orphaned(root: &Root) -> Vec<Restoration> {
-    // Ignore errors: the change fails too and reports the reason.
+    // Ignore errors here: the change that follows fails too, and reports the reason.
     host::journal::restore_dead(&journal_dir(), root, &|| true).unwrap_or_default()
 }
 
-/// Raises the pools that arms need, if the policy allows it; also returns why a pool was not raised.
+/// Raises the pools that arms need, if the policy allows it. Also returns why a pool was not raised.
 pub fn raise_for_arms(
     policy: PoolPolicy,
     recipes: &[&Recipe],
@@ -64,11 +64,11 @@ pub fn raise_for_arms(
     (guard, refused)
 }
 
-/// Raises every pool that `recipes` need, shared with other commands. Failures are recorded in
-/// [`OvercommitGuard::refused`]; the other pools are still raised.
+/// Raises every pool that `recipes` need, shared with other commands. If a pool fails, [`OvercommitGuard::refused`] has
+/// the reason, and the other pools are still raised.
 ///
-/// With `grow`, the pools are grown by that much at once, with compaction if needed; without, they may grow as pages
-/// are requested. Stops getting pages when `goes_on` returns false.
+/// With `grow`, the pools grow by that many bytes now, with compaction if needed. Without `grow`, they grow as programs
+/// request pages. Stops getting pages when `goes_on` returns false.
 pub fn raise(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
@@ -106,7 +106,7 @@ fn needs_root(size: PageSize, grow: Option<ByteSize>) -> Failure {
     ))
 }
 
-/// What [`raise`] would do, as text, and why pools would not be raised; updates `facts` accordingly.
+/// Says what [`raise`] would do, and why pools would not be raised. Updates `facts` accordingly.
 pub fn preview(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
@@ -128,7 +128,7 @@ pub fn preview(
             continue;
         }
         let pages = match limit_to_raise(size) {
-            // Whether the kernel accepts a limit for gigantic pages is known only by writing it.
+            // Only a write shows whether the kernel accepts a limit for gigantic pages.
             Ok(_) if facts.pools.iter().any(|pool| pool.size == size && pool.is_gigantic) => {
                 refused.push(PoolError::GiganticOvercommit { size }.into());
                 continue;
@@ -158,7 +158,8 @@ fn pools_of(recipes: &[&Recipe], grows: bool, facts: &launch::Facts) -> Vec<Page
 
 fn pool_size(recipe: &Recipe, grows: bool, facts: &launch::Facts) -> Option<PageSize> {
     match recipe.pages {
-        // `auto` takes a pool that has pages, or without THP one that may grow. See docs/decisions/launch.md#4.
+        // `auto` uses a pool that has free pages. Without THP it also uses a pool that may grow. See
+        // docs/decisions/launch.md#4.
         Pages::Auto if !grows && facts.has_thp() => None,
         Pages::Hugetlb(None) | Pages::Auto => facts.pools.first().map(|pool| pool.size),
         Pages::Hugetlb(Some(size)) => Some(size),
@@ -181,7 +182,7 @@ impl OvercommitGuard {
 
     fn raise(&mut self, size: PageSize, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
         let (root, knob) = (Root::real(), Knob::hugetlb_overcommit(size));
-        // At least: an administrator's higher limit stays.
+        // Claim at least this limit, so that an administrator's higher limit stays.
         let want = Claim::AtLeast(limit_to_raise(size)?);
         let before = knob.read(&root)?;
         let share = SharedKnob::raise(&journal_dir(), &root, &knob, want, goes_on);
@@ -203,8 +204,8 @@ impl OvercommitGuard {
         Ok(())
     }
 
-    /// Grows the pool itself by `bytes`; returns the number of pages added. Partial growth is no failure: the program
-    /// may fall back.
+    /// Grows the pool itself by `bytes`. Returns the number of pages added. Partial growth is no failure, because the
+    /// program may fall back.
     ///
     /// # Errors
     /// The machine lacks memory, or growing is not permitted.
@@ -240,7 +241,7 @@ impl OvercommitGuard {
         Ok(got)
     }
 
-    /// Restores everything; returns one line per setting that could not be restored.
+    /// Restores everything. Returns one line per setting that could not be restored.
     pub fn restore(mut self) -> Vec<String> {
         self.put_back()
     }
@@ -270,16 +271,15 @@ fn say_if_short(size: PageSize, got: u64, bytes: ByteSize) {
     }
 }
 
-/// Prints what was restored after a killed superpage.
 fn say_restored(restored: &[Restoration]) {
     for restoration in restored {
         crate::reporter::say(&format!("left by a killed superpage: {restoration}"));
     }
 }
 
-/// The overcommit limit in pages: those on demand already, and nine tenths of available memory. The limit only permits
-/// a program to take pages. Deliberately more than it needs: a forked child that writes needs pages beyond the
-/// reservation.
+/// Returns the overcommit limit in pages: the surplus pages in use, and nine tenths of available memory. The limit only
+/// permits a program to take pages. It exceeds the program's need on purpose: a forked child that writes needs pages
+/// beyond the reservation.
 fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
     let status = Status::read(&Root::real())?;
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
@@ -294,7 +294,7 @@ fn share_of(available: ByteSize, size: PageSize) -> u64 {
     available.bytes() / 10 * 9 / size.bytes()
 }
 
-/// Whether a setting is, or may be, still changed.
+/// Returns whether a setting is, or may be, still changed.
 pub fn is_left_changed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Restored { to, got, .. } => to != got,

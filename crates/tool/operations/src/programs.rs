@@ -1,4 +1,4 @@
-//! Finds the programs of superpage.
+//! Finds the programs that belong to superpage.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::{Failure, facts};
 /// File name of the laboratory's program.
 pub const LABORATORY: &str = "superpage-lab";
 
-/// The file of `superpage`: this program, one next to it, or along PATH.
+/// Returns the file of `superpage`: this program, one next to it, or along PATH.
 pub fn superpage() -> Result<PathBuf, Failure> {
     const OWN: &str = "superpage";
     let own = std::env::current_exe()
@@ -23,7 +23,7 @@ pub fn superpage() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Finds a program of superpage next to `own`, or along PATH.
+/// Finds one of superpage's programs next to `own`, or along PATH.
 pub fn find(program: &str, own: Option<&Path>) -> Option<PathBuf> {
     let beside = own.and_then(Path::parent).map(|directory| directory.join(program));
     beside.filter(|path| path.is_file()).or_else(|| {

@@ -1,4 +1,4 @@
-//! Messages and progress of operations. A program sets a reporter once; without one they are dropped.
+//! Messages and progress of operations. A program sets one reporter; without a reporter, messages are dropped.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,13 @@ pub trait Reporter: Send + Sync {
     /// Shows one line.
     fn say(&self, line: &str);
 
-    /// Starts a progress display; without a terminal, occasional lines if `as_lines`.
+    /// Starts a progress display. Without a terminal, it prints occasional lines if `as_lines`, else nothing.
     fn progress(&self, what: &str, as_lines: bool) -> Box<dyn Bar + Send>;
 }
 
 /// A progress display of one piece of work.
 pub trait Bar {
-    /// Shows `done` of `of` steps; `what` describes the current one.
+    /// Shows `done` of `of` steps; `what` describes the current step.
     fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String);
 
     /// Calls `print` while the bar is hidden.
@@ -37,18 +37,18 @@ pub fn say(line: &str) {
     }
 }
 
-/// Progress of one piece of work; silent if quiet.
+/// Progress of one piece of work; silent if `quiet`.
 pub struct Progress {
     bar: Option<Box<dyn Bar + Send>>,
 }
 
 impl Progress {
-    /// Progress of separate steps; without a terminal, occasional lines for a log.
+    /// Starts the progress of separate steps; without a terminal, it prints occasional lines.
     pub fn new(quiet: bool, what: &str) -> Self {
         Self::of(quiet, what, true)
     }
 
-    /// Progress of one pass; without a terminal, silent.
+    /// Starts the progress of one pass; without a terminal, it is silent.
     pub fn of_pass(quiet: bool, what: &str) -> Self {
         Self::of(quiet, what, false)
     }
@@ -58,7 +58,7 @@ impl Progress {
         Self { bar: reporter.map(|reporter| reporter.progress(what, as_lines)) }
     }
 
-    /// Shows the steps done, the total if known, and the current step.
+    /// Shows the number of steps done, the total if known, and the current step.
     pub fn tell(&mut self, done: u64, of: Option<u64>, what: impl FnOnce() -> String) {
         if let Some(bar) = &mut self.bar {
             let mut what = Some(what);
@@ -66,7 +66,7 @@ impl Progress {
         }
     }
 
-    /// Prints something else while the bar is hidden.
+    /// Prints other text while the bar is hidden.
     pub fn aside(&self, mut print: impl FnMut()) {
         match &self.bar {
             Some(bar) => bar.aside(&mut print),

@@ -1,4 +1,4 @@
-//! Runs a program on superpages: its plan, and one observed run, after which lent memory is taken back.
+//! Runs a program on superpages: plans the run, observes it, and then takes back lent memory.
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub struct Ended {
     pub seconds: f64,
     /// CPU time and faults, as the kernel counted them.
     pub usage: Usage,
-    /// Observations of its memory.
+    /// What was observed of the program's memory.
     pub seen: Observed,
     /// The main process.
     pub pid: Pid,
@@ -77,12 +77,12 @@ pub struct Ended {
     pub in_force: Option<(Vec<Rule>, Report)>,
     /// Superpages that were freed for the program.
     pub supplied: Option<Supplied>,
-    /// Increase of this machine's kernel counters.
+    /// By how much this machine's kernel counters increased.
     pub machine: Option<CounterDeltas>,
 }
 
-/// Calls `work` on a separate thread, so that its freed malloc memory can be returned: on the main thread it would stay
-/// in caches while the launcher waits. If no thread can be started, `work` runs here.
+/// Calls `work` on a separate thread, so that memory it frees returns to the kernel. On the main thread, freed malloc
+/// memory would stay in caches while the launcher waits. If no thread can be started, `work` runs on this one.
 pub fn on_scratch_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
     let begun = &mut work;
@@ -112,7 +112,7 @@ impl Request {
         Ok(Planned { plan, would_lend })
     }
 
-    /// The plan, and notes in addition to those of `launch`.
+    /// Returns the plan, and notes in addition to those of `launch`.
     fn resolved(
         &self,
         facts: &launch::Facts,
@@ -140,7 +140,7 @@ impl Request {
         }
     }
 
-    /// Runs the program. Forwards signals to it; `relay` has caught them since before any setting was changed.
+    /// Runs the program and forwards signals to it. `relay` catches signals since before any setting was changed.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -172,7 +172,7 @@ impl Request {
         let kernel_counters = || self.counts.then(|| Counters::read(&Root::real()).ok()).flatten();
         let before = kernel_counters();
         if let Some(signal) = relay.asked() {
-            // Cancelled before the start. The guard restores what was raised.
+            // A signal came before the start. The guard restores what was raised.
             return Ok(Ran::Signal(signal));
         }
         let ended = self.supervise(plan, relay, counters, policy);
@@ -184,7 +184,7 @@ impl Request {
         Ok(Ran::Ended(Box::new(Ended { machine, ..ended? })))
     }
 
-    /// Starts the program and waits for it: forwards signals, observes its memory, takes lent memory back.
+    /// Starts the program and waits for it. Forwards signals, observes the program's memory, takes lent memory back.
     fn supervise(
         &self,
         plan: Plan,
@@ -209,7 +209,7 @@ impl Request {
         let depth = Depth::WithinBudget;
         let watch = Watch::start(Root::real(), family, began, depth, 0, counters.as_ref());
         let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
-        // From here on this process only waits and takes samples, less and less often.
+        // This process now only waits and takes samples, at growing intervals.
         sys::mem::give_back_unused();
         let mut pause = MIN_PAUSE;
         // PID 1 of a container must reap orphaned processes.
@@ -236,7 +236,7 @@ impl Request {
         Ok(Ended { plan, counters, status, seconds, usage, seen, pid, in_force, supplied, machine })
     }
 
-    /// Supply of free superpages for a program whose library may request them.
+    /// Creates the supply of free superpages for a program whose library may request them.
     fn supply_for(&self, plan: &Plan, counters: Option<&CounterFile>) -> Option<Supply> {
         let supply = Supply::for_plan(plan, counters, &Root::real(), &pool_guard::journal_dir());
         supply.unwrap_or_else(|why| {

@@ -1,4 +1,4 @@
-//! Signals to `superpage` itself: an experiment ends cleanly, a launcher forwards them.
+//! Handles signals to `superpage` itself: an experiment ends cleanly, a launcher forwards them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -19,17 +19,17 @@ use units::Pid;
 
 use crate::Failure;
 
-/// The failure to start a thread.
+/// Returns the failure to start a thread.
 pub fn no_thread(error: std::io::Error) -> Failure {
     let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
     Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
 }
 
-/// The signal that interrupted an experiment; 0 if none did.
+/// The signal that interrupted an experiment; 0 if no signal did.
 pub type Interruption = Arc<AtomicI32>;
 
-/// While the result lives, ^C, TERM and HUP interrupt the experiment instead of killing this process, so that settings
-/// are restored before it ends (by the same signal).
+/// Makes ^C, TERM and HUP interrupt the experiment while the result lives, instead of killing this process. Settings
+/// are then restored before the process ends by the same signal.
 pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
     let asked = Interruption::default();
     let (mut signals, signal_guard) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
@@ -52,17 +52,17 @@ pub struct Interrupting {
 }
 
 impl Interrupting {
-    /// The flag that holds the signal received.
+    /// Returns the flag that holds the signal received.
     pub fn asked(&self) -> Interruption {
         Arc::clone(&self.asked)
     }
 
-    /// The signal received, if any.
+    /// Returns the signal received, if any.
     pub fn received(&self) -> Option<i32> {
         Some(self.signal()).filter(|signal| *signal != 0)
     }
 
-    /// The signal received; 0 if none.
+    /// Returns the signal received; 0 if none.
     pub fn signal(&self) -> i32 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -74,8 +74,8 @@ impl Drop for Interrupting {
     }
 }
 
-/// Forwards signals to the program. Signals from the terminal (^C, ^\) are not forwarded: the program is in our process
-/// group and gets them itself.
+/// Forwards signals to the program. Signals from the terminal (^C, ^\) are not forwarded, because the program is in our
+/// process group and gets them itself.
 pub struct Relay {
     program: Sender<Pid>,
     relaying: Relaying,
@@ -91,12 +91,12 @@ impl Asked {
     }
 }
 
-/// Signals that end a program, and a launcher before it has started one.
+/// Signals that end a program. Before the program is started, they end the launcher.
 const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 impl Relay {
-    /// Catches signals from now on. Created before the program is started, so that none is lost, and so that the
-    /// program is not started if no thread can be.
+    /// Catches signals from now on. Create the relay before the program is started: then no signal is lost, and if the
+    /// thread cannot be started, the program is not started either.
     pub fn new() -> Result<Self, Failure> {
         let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
         let (mut signals, signal_guard) = watch(&[&ENDING[..], &passed_on].concat())?;
@@ -126,17 +126,18 @@ impl Relay {
         })
     }
 
-    /// While it lives no termination signal ends this process, even after the relay: until settings are restored.
+    /// Returns a guard that keeps termination signals from ending this process, also after the relay. Hold it until
+    /// settings are restored.
     pub fn signal_guard(&self) -> SignalGuard {
         SignalGuard::another()
     }
 
-    /// The termination signal received before the program was started.
+    /// Returns the termination signal received before the program was started.
     pub fn asked(&self) -> Option<i32> {
         self.relaying.asked.signal()
     }
 
-    /// Starts forwarding to `program`, except for signals that it or a descendant sent us.
+    /// Starts forwarding to `program`, except for signals that the program or a descendant sent us.
     pub fn to(self, program: Pid) -> Relaying {
         let _ = self.program.send(program);
         self.relaying
@@ -152,8 +153,8 @@ pub struct Relaying {
 }
 
 impl Relaying {
-    /// Stops the relay; call it before the program is reaped, when its pid may be reused. Returns the termination
-    /// signal received until then.
+    /// Stops the relay. Call it before the program is reaped, because its pid may then be reused. Returns the
+    /// termination signal received until then.
     pub fn stop(self) -> Option<i32> {
         self.handle.close();
         let _ = self.thread.join();
@@ -161,8 +162,8 @@ impl Relaying {
     }
 }
 
-/// Catches the `signals` that are not ignored: a parent that used `nohup`, or started us in the background, wants them
-/// ignored.
+/// Catches those of `signals` that are not ignored. A parent that used `nohup`, or started us in the background, wants
+/// them ignored.
 fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, SignalGuard), Failure> {
     let watched_signals: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
@@ -173,8 +174,8 @@ fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, SignalGuard), Fail
     watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
 }
 
-/// Signals are handled while one of these lives. Without any, they have their default effect again: a handler of
-/// signal-hook can never be removed, and a TERM between two parts of a command would be lost.
+/// While a guard lives, its signals are handled. When none lives, the signals have their default effect again:
+/// signal-hook never removes a handler, so a TERM between two parts of a command would otherwise be lost.
 #[must_use]
 pub struct SignalGuard(());
 
@@ -203,7 +204,7 @@ impl SignalGuard {
         Ok(Self(()))
     }
 
-    /// Another one, while one lives.
+    /// Returns another guard; the caller holds one already.
     fn another() -> Self {
         GUARDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
         Self(())

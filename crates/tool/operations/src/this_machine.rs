@@ -1,5 +1,6 @@
-//! This machine's own files, which `superpage tlb --save` writes and to which `superpage bench` adds costs: the machine
-//! that commands read under the name `this`, and the full calibration next to it. Only this module knows their paths.
+//! Reads and writes this machine's own files: the machine that commands read under the name `this`, and the full
+//! calibration next to it. `superpage tlb --save` writes both, and `superpage bench` adds costs to the machine. No
+//! other module knows their paths.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,8 @@ use crate::Failure;
 use crate::files;
 use crate::json;
 
-/// Below `$XDG_DATA_HOME` (ignored unless absolute: XDG Base Directory Specification), by default `~/.local/share`.
+/// Path below `$XDG_DATA_HOME` (ignored unless absolute: XDG Base Directory Specification), by default
+/// `~/.local/share`.
 const FILE: &str = "superpage/machines/this.toml";
 /// Extension of the calibration's file (superpage.tlb/1).
 const CALIBRATION: &str = "json";
@@ -20,7 +22,7 @@ const CALIBRATION: &str = "json";
 /// Comment on every cost that `superpage bench` measured.
 pub const BENCH: &str = "(measured) superpage bench";
 
-/// Path of the machine's file.
+/// Returns the path of the machine's file.
 pub fn path() -> Result<PathBuf, Failure> {
     let of =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -29,7 +31,7 @@ pub fn path() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::usage("set XDG_DATA_HOME or HOME to a directory"))
 }
 
-/// The machine's file: its name for errors, and its text.
+/// Reads the machine's file. Returns its name for errors, and its text.
 pub fn read() -> Result<(String, String), Failure> {
     kept(path()?, "a machine's file")
 }
@@ -62,25 +64,26 @@ pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The processor of a calibration, if it is known to be another one.
+/// Returns the processor of a calibration, if it is known to differ from this machine's.
 fn of_another(found: &Calibration) -> Option<String> {
     let here = Snapshot::read(&Root::real()).cpu.and_then(|cpu| cpu.model)?;
     found.processor.model.clone().filter(|there| *there != here)
 }
 
-/// The saved cost of a TLB miss on base pages of this machine, in cycles.
+/// Returns the saved cost of a TLB miss on base pages of this machine, in cycles.
 pub fn miss_cost() -> Result<MissCost, Failure> {
     let (shown, found) = calibration()?;
     priced(&shown, &found)
 }
 
-/// The same; `None` if nothing was saved, or by another machine: several may share a home directory.
+/// Like [`miss_cost`], but returns `None` if nothing was saved, or by another machine: several may share a home
+/// directory.
 pub fn miss_cost_if_kept() -> Result<Option<MissCost>, Failure> {
     let kept = calibration().ok();
     kept.map(|(shown, found)| priced(&shown, &found)).transpose()
 }
 
-/// The calibration of this machine, and its path.
+/// Reads the calibration of this machine, and returns its path too.
 fn calibration() -> Result<(String, Calibration), Failure> {
     let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
     let found: Calibration = report::document::read(&text).map_err(|why| unusable(&shown, &why))?;

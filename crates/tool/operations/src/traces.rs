@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> Result<Reader, TraceError> {
     Ok(reader)
 }
 
-/// Where a trace was cut, and how much is readable.
+/// Says where a trace was cut, and how much is readable.
 fn cut_in_words(at: u64, info: &Info) -> String {
     format!(
         "truncated at byte {at} of {}: {} accesses before it can be read, without checksums (was the \

@@ -1,4 +1,5 @@
-//! Checks predictions from the cost of address translation: predict on base pages, run on superpages, report the error.
+//! Checks predictions from the cost of address translation: predicts on base pages, runs on superpages, reports the
+//! error.
 //! See docs/decisions/prediction.md#6.
 
 use experiment::analysis::{Summary, analyse};
@@ -34,7 +35,7 @@ pub struct Request {
 pub enum Measured {
     /// Figures of the subject.
     Row(Box<Row>),
-    /// The signal that interrupted it; the process ends by it.
+    /// The signal that interrupted the measurement; the process ends by it.
     Signal(i32),
 }
 
@@ -43,7 +44,7 @@ pub enum Measured {
 pub struct Row {
     /// Name of the subject.
     pub name: String,
-    /// Seconds of CPU time on base pages and on superpages.
+    /// Seconds of CPU time: on base pages, and on superpages.
     pub seconds: [f64; 2],
     /// Share of the eligible memory on superpages, in the superpage arm.
     pub coverage: Option<f64>,
@@ -53,19 +54,19 @@ pub struct Row {
     pub prediction: Prediction,
     /// The measured prices.
     pub prices: Prices,
-    /// Where the access stream behind the prediction comes from.
+    /// Source of the accesses that the prediction uses.
     pub source: String,
     /// Limitations of the comparison.
     pub notes: Vec<String>,
 }
 
 impl Row {
-    /// Share of the time that superpages saved.
+    /// Returns the share (0 to 1) of the time that superpages saved.
     pub fn measured(&self) -> f64 {
         1.0 - self.seconds[1] / self.seconds[0]
     }
 
-    /// Prediction error: predicted minus measured share.
+    /// Returns the prediction error: predicted minus measured share.
     pub fn error(&self) -> f64 {
         self.prediction.saved.mid - self.measured()
     }
@@ -88,7 +89,7 @@ impl Request {
         Ok(Measured::Row(Box::new(row)))
     }
 
-    /// The experiment with a subject.
+    /// Creates the experiment with a subject.
     ///
     /// # Errors
     /// Its numbers of runs contradict each other.
@@ -98,7 +99,7 @@ impl Request {
         let rule = Rule {
             min_runs,
             max_runs,
-            // Measure the saving precisely, even if it is clear that there is one.
+            // Do not stop at the decision that there is a saving: its size matters.
             decide_after: None,
             ..Rule::default()
         };
@@ -145,7 +146,7 @@ fn row(
     Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
 }
 
-/// The confidence interval that `compare` gives the ratio of the arms, as a saving.
+/// Returns the confidence interval of the saving, from the ratio of the arms as in `compare`.
 fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     let seconds = |sample: &Sample| match timed {
         true => sample.metric,
@@ -159,7 +160,7 @@ fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     (saved.low > -1.0).then_some(saved)
 }
 
-/// Median seconds in user mode and in the kernel; if `timed`, the seconds of the timed phase and 0.
+/// Returns the median seconds in user mode and in the kernel; if `timed`, those of the timed phase, and 0.
 fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
     match timed {
         true => arm.metric.map(|seconds| (seconds, 0.0)),

@@ -1,4 +1,4 @@
-//! Workloads of operations: settings, checked against this machine, and the command that starts them.
+//! Settings of workloads, checked against this machine, and the commands that start them.
 
 use std::num::NonZeroUsize;
 
@@ -36,7 +36,7 @@ pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 impl WorkloadArgs {
-    /// The settings of `workload`, checked against this machine's free memory.
+    /// Returns the settings of `workload`, checked against this machine's free memory.
     pub fn settings(&self, workload: Workload) -> Result<Settings, Failure> {
         let settings = Settings {
             size: self.size.unwrap_or(workload.default_size()),
@@ -48,12 +48,12 @@ impl WorkloadArgs {
         Ok(settings)
     }
 
-    /// The same without options that `workload` lacks: for flags given to several workloads.
+    /// Returns the same flags, but only the options that `workload` has; for flags given to several workloads.
     pub fn for_workload(&self, workload: Workload) -> Self {
         Self { options: self.options.for_workload(workload), ..self.clone() }
     }
 
-    /// The same with an option set to a value, by the option's own parser.
+    /// Returns the same flags with one option set, by the option's own parser.
     pub fn with(&self, option: &str, value: &str) -> Result<Self, Failure> {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true, args_override_self = true)]
@@ -74,7 +74,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// Whether any flag was given that applies only to workloads.
+    /// Returns whether any flag was given that applies only to workloads.
     pub fn is_given(&self) -> bool {
         self.size.is_some() || self.threads.get() > 1 || self.options != Options::default()
     }
@@ -86,7 +86,7 @@ pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
     workload.check(settings, available).map_err(Failure::usage)
 }
 
-/// The command that runs `workload` in its own process: this program with its settings.
+/// Returns the command that runs `workload` in its own process: this program with its settings.
 pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<Word>, Failure> {
     let own = crate::programs::superpage()?;
     let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];

@@ -1,23 +1,23 @@
 //! `Demand`: a program's accesses, counted by what they require of the memory hierarchy.
 //!
-//! Filled by [`crate::Watch`], read by [`crate::predict`]. All counts are weighted: a sampled phase of a stream counts
-//! for the whole phase.
+//! [`crate::Watch`] fills it, [`crate::predict`] reads it. All counts are weighted: if a phase of a stream was sampled,
+//! its counts stand for the whole phase.
 
 use serde::{Deserialize, Serialize};
 
 use crate::OCTAVES;
 
-/// Number of reuses of pages at a distance.
+/// Number of uses of pages at one distance.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cell {
-    /// Reads.
+    /// Number of reads.
     pub reads: f64,
-    /// Writes.
+    /// Number of writes.
     pub writes: f64,
 }
 
 impl Cell {
-    /// Number of reads and writes.
+    /// Returns the number of reads and writes.
     pub fn total(&self) -> f64 {
         self.reads + self.writes
     }
@@ -26,36 +26,36 @@ impl Cell {
 /// Number of pages touched for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Touches {
-    /// Anonymous base pages that superpages could hold.
+    /// Number of anonymous base pages that superpages could hold.
     pub eligible: f64,
-    /// The superpages that could hold them.
+    /// Number of superpages that could hold these pages.
     pub superpages: f64,
-    /// Other pages: at a mapping's ends outside whole superpages, files, shared memory.
+    /// Number of other pages: at a mapping's ends outside whole superpages, of files, of shared memory.
     pub others: f64,
 }
 
-/// Accesses of a program or of one phase.
+/// Accesses of a program, or of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Number of all accesses, including filtered ones and repeated accesses to a page.
+    /// Number of accesses, including filtered ones and repeated accesses to a page.
     pub accesses: f64,
-    /// Random uses of memory that superpages could back, by octaves of distance in pages and in regions: `pages *
-    /// OCTAVES + regions`.
+    /// Random uses of memory that superpages could back, by octaves of the reuse distance in pages and in regions. The
+    /// index is `pages * OCTAVES + regions`.
     random: Vec<Cell>,
-    /// Random uses of other memory, by octave of distance in pages.
+    /// Random uses of other memory, by octave of the distance in pages.
     others: Vec<Cell>,
     /// Sequential uses of memory that superpages could back.
     pub sequential: Cell,
-    /// First touches.
+    /// Numbers of first touches.
     pub touches: Touches,
     /// Number of cache lines that a random use of a page needs, if more than one. Page traces do not contain it; a
     /// caller that knows the program may set it.
     pub lines_per_use: f64,
-    /// Reuses by octave of distance in pages, sequential or not.
+    /// Number of reuses by octave of the distance in pages, sequential or not.
     again: Vec<f64>,
 }
 
-/// One reuse in this many may be beyond the reach: sampled distances are sometimes slightly too long, and a few pages
+/// One reuse in this many may be beyond the reach. Sampled distances are sometimes slightly too long, and a few pages
 /// beyond a power of two do not double the footprint.
 /// See docs/decisions/prediction.md#4.
 const REACH_DIVISOR: f64 = 50.0;
@@ -75,18 +75,19 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Random uses of memory that superpages could back: octave in pages, octave in regions, count.
+    /// Returns the random uses of memory that superpages could back: octave in pages, octave in regions, number of
+    /// uses.
     pub fn random(&self) -> impl Iterator<Item = (usize, usize, Cell)> {
         let cells = self.random.iter().enumerate().filter(|(_, cell)| cell.total() > 0.0);
         cells.map(|(i, &cell)| (i / OCTAVES, i % OCTAVES, cell))
     }
 
-    /// Random uses of other memory: octave in pages, count.
+    /// Returns the random uses of other memory: octave in pages, number of uses.
     pub fn others(&self) -> impl Iterator<Item = (usize, Cell)> {
         self.others.iter().copied().enumerate().filter(|(_, cell)| cell.total() > 0.0)
     }
 
-    /// Octave of the distance in pages within which nearly all reuses lie.
+    /// Returns the octave of the distance in pages within which nearly all reuses lie.
     pub fn reach(&self) -> usize {
         let few = self.again.iter().sum::<f64>() / REACH_DIVISOR;
         let mut beyond = 0.0;
@@ -97,12 +98,11 @@ impl Demand {
         (0..OCTAVES).rev().find(is_reached).unwrap_or(0)
     }
 
-    /// Counts a reuse.
     pub(crate) fn add_again(&mut self, pages: usize, count: f64) {
         self.again[pages] += count;
     }
 
-    /// Counts a random use; `regions` is the octave in regions if a superpage could hold the page.
+    /// Counts a random use. `regions` is the octave in regions, if a superpage could hold the page.
     pub(crate) fn add_random(
         &mut self,
         pages: usize,
@@ -117,12 +117,11 @@ impl Demand {
         add(cell, writes, count);
     }
 
-    /// Counts a sequential use.
     pub(crate) fn add_sequential(&mut self, writes: bool, count: f64) {
         add(&mut self.sequential, writes, count);
     }
 
-    /// Multiplies all counts, for a program that repeats the same accesses.
+    /// Multiplies all counts by `by`, for a program that repeats the same accesses.
     pub fn scale(&mut self, by: f64) {
         let cells = self.random.iter_mut().chain(&mut self.others);
         for cell in cells.chain(std::iter::once(&mut self.sequential)) {

@@ -1,19 +1,18 @@
 //! `Distances`: the number of other items used since an item was last used (its LRU stack distance).
 //!
-//! Owned by [`crate::Watch`]. Bennett and Kruskal's tree over time slots (IBM J. R&D 1975), a Fenwick tree here; beyond
-//! a fixed number, items are sampled by a hash of their numbers and the distances scaled (SHARDS, Waldspurger et al.,
-//! FAST 2015), so that memory and time per access are bounded.
+//! [`crate::Watch`] owns it. Bennett and Kruskal's tree over time slots (IBM J. R&D 1975), implemented as a Fenwick
+//! tree. Beyond a fixed number, items are sampled by a hash of their numbers and the distances scaled (SHARDS,
+//! Waldspurger et al., FAST 2015), so that memory and time per access are bounded.
 
 /// Number of octaves of distances: 2^31 pages are 8 TiB.
 pub const OCTAVES: usize = 32;
 
-/// The octave of a distance: 0 for 0, otherwise k for 2^(k-1) <= distance < 2^k.
+/// Returns the octave of a distance: 0 for 0, otherwise k for 2^(k-1) <= distance < 2^k.
 pub const fn octave(distance: u64) -> usize {
     let octave = (u64::BITS - distance.leading_zeros()) as usize;
     if octave < OCTAVES { octave } else { OCTAVES - 1 }
 }
 
-/// Marks an item or slot as unused.
 const NEVER: u32 = u32::MAX;
 
 /// Stack distances of items with dense numbers.
@@ -23,19 +22,19 @@ pub struct Distances {
     last: Vec<u32>,
     /// Item whose last use is in each slot, or `NEVER`.
     at: Vec<u32>,
-    /// Fenwick tree over slots: number of items whose last use is there.
+    /// Fenwick tree over slots: number of items whose last use is in each slot.
     tree: Vec<u32>,
     /// The next free slot.
     now: u32,
-    /// Number of items in the tree, and its maximum.
+    /// Number of items in the tree, and the maximum number.
     tracked: usize,
     most: usize,
-    /// One item in 2^`thinning` is tracked.
+    /// One in 2^`thinning` items is tracked.
     thinning: u32,
 }
 
 impl Distances {
-    /// An empty tracker of at most `most` items.
+    /// Creates an empty tracker of at most `most` items.
     pub fn new(most: usize) -> Self {
         let slots = 4 * most.max(16);
         Self {
@@ -49,12 +48,12 @@ impl Distances {
         }
     }
 
-    /// Number of items that each tracked one stands for.
+    /// Returns the number of items that each tracked one stands for.
     pub fn stands_for(&self) -> u64 {
         1 << self.thinning
     }
 
-    /// Whether `thing` is one of the tracked items.
+    /// Returns whether `thing` is one of the tracked items.
     #[inline]
     pub fn is_tracked(&self, thing: u32) -> bool {
         // Fibonacci hashing: the high bits of the product are nearly random for dense numbers.
@@ -62,7 +61,7 @@ impl Distances {
             || u64::from(thing).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.thinning) == 0
     }
 
-    /// Records a use of `thing`; returns its distance, `None` at its first use. The item must be tracked.
+    /// Records a use of `thing`, which must be tracked. Returns its distance; `None` at its first use.
     pub fn touch(&mut self, thing: u32) -> Option<u64> {
         debug_assert!(self.is_tracked(thing));
         if self.now as usize == self.at.len() {
@@ -73,7 +72,7 @@ impl Distances {
         }
         let slot = self.last[thing as usize];
         let distance = (slot != NEVER).then(|| {
-            // Items used after it: all tracked items minus those up to its slot.
+            // Items used after `thing`: all tracked items minus those up to its slot.
             let after = self.tracked as u64 - self.up_to(slot);
             self.take(slot);
             after << self.thinning
@@ -85,7 +84,7 @@ impl Distances {
         distance
     }
 
-    /// Forgets `thing`: its next use is a first one.
+    /// Forgets `thing`: its next use counts as a first one.
     pub fn forget(&mut self, thing: u32) {
         if let Some(slot) = self.last.get_mut(thing as usize)
             && *slot != NEVER
@@ -110,7 +109,6 @@ impl Distances {
         self.tracked -= 1;
     }
 
-    /// Adds `delta` (wrapping) to a slot.
     fn add(&mut self, slot: u32, delta: u32) {
         let mut i = slot as usize + 1;
         while i < self.tree.len() {
@@ -119,7 +117,7 @@ impl Distances {
         }
     }
 
-    /// Number of items in slots up to and including `slot`.
+    /// Returns the number of items in slots up to and including `slot`.
     fn up_to(&self, slot: u32) -> u64 {
         let (mut i, mut sum) = (slot as usize + 1, 0u64);
         while i > 0 {
@@ -129,7 +127,7 @@ impl Distances {
         sum
     }
 
-    /// Moves the tracked items together in order, to free slots.
+    /// Moves the tracked items to the first slots, in order, to free slots.
     fn compact(&mut self) {
         let things: Vec<u32> = self.at.iter().copied().filter(|&thing| thing != NEVER).collect();
         self.at.fill(NEVER);
@@ -162,7 +160,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Slow twin: a list, most recent first.
+    /// Reference model: a list, most recent first.
     fn naive(list: &mut Vec<u32>, thing: u32) -> Option<u64> {
         let place = list.iter().position(|&other| other == thing);
         if let Some(place) = place {
@@ -195,7 +193,7 @@ mod tests {
 
     #[test]
     fn sampled_distances_have_the_right_mean() {
-        // Uniform use of N items: all distances below N are equally likely, mean (N - 1) / 2.
+        // With uniform use of N items, all distances below N are equally likely, and their mean is (N - 1) / 2.
         const THINGS: u64 = 50_000;
         let mut fast = Distances::new(2_000);
         let (mut sum, mut count, mut state) = (0u64, 0u64, 1u64);

@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-/// Prices that cannot be used.
+/// Why prices cannot be used.
 #[derive(Debug, Error, PartialEq)]
 pub enum PriceError {
-    /// A curve without points, or with invalid numbers.
+    /// A curve has no points, or invalid numbers.
     #[error("prices: the curve {curve} {what}; measure them again (superpage tlb --save)")]
     Curve {
         /// Name of the curve.

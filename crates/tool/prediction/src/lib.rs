@@ -1,13 +1,13 @@
 //! Predicts the effect of superpages on a program before they are used, by pricing its accesses.
 //!
-//! Three values and a formula. A [`Demand`] is what a stream of page accesses requires of the memory hierarchy: the
-//! reuse distances of pages, in other pages ([`demand_of`]). [`Prices`] are a machine's costs of such accesses,
-//! measured on base pages and on superpages. A [`Native`] run is the program's time on base pages. [`predict`] combines
-//! them. No I/O, no clock, no randomness.
+//! A formula combines three values. A [`Demand`] says what a stream of page accesses requires of the memory hierarchy:
+//! the reuse distances of pages, in other pages ([`demand_of`]). [`Prices`] are a machine's costs of such accesses,
+//! measured on base pages and on superpages. A [`Native`] run is the program's time on base pages. The formula is
+//! [`predict`]. No I/O, no clock, no randomness.
 //!
-//! Prices are costs of whole accesses by reuse distance, not of walks by TLB geometry: the effects of the processor and
-//! its hypervisor on a miss (sizes of arrays, hashed sets, walk caches, nested walks, page tables in the data caches)
-//! are included without a model.
+//! Prices are costs of whole accesses by reuse distance, not of walks by TLB geometry. So they include all effects of
+//! the processor and its hypervisor on a miss without a model: sizes of arrays, hashed sets, walk caches, nested walks,
+//! page tables in the data caches.
 #![forbid(unsafe_code)]
 
 mod demand;

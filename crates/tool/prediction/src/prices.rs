@@ -1,13 +1,13 @@
-//! `Prices`: measured costs of accesses on a machine, and the part that is translation.
+//! `Prices`: measured costs of accesses on a machine, and the part of them that is translation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{OCTAVES, PriceError};
 
-/// Octaves between a region's base pages and its superpage.
+/// Number of octaves between a region's base pages and its superpage.
 const REGION: usize = 9;
 
-/// Nanoseconds of a random access by footprint: element `i` is for uniformly random accesses to `2^(first + i)` base
+/// Nanoseconds of a random access by footprint. Element `i` is for uniformly random accesses to `2^(first + i)` base
 /// pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
@@ -17,7 +17,7 @@ pub struct Curve {
     pub ns: Vec<f64>,
 }
 
-/// One kind of access on both kinds of pages.
+/// Costs of one kind of access on both kinds of pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// On base pages.
@@ -26,7 +26,7 @@ pub struct Pair {
     pub superpage: Curve,
 }
 
-/// Cost of sequential use per base page, with all its lines read or written, in nanoseconds.
+/// Nanoseconds of sequential use per base page, with all its lines read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sequential {
     /// On base pages.
@@ -35,7 +35,7 @@ pub struct Sequential {
     pub superpage: f64,
 }
 
-/// Cost of the first touch of anonymous memory including its freeing, in nanoseconds.
+/// Nanoseconds of the first touch of anonymous memory, including its freeing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
     /// Per base page.
@@ -47,26 +47,26 @@ pub struct Faults {
 /// A machine's prices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
-    /// Dependent loads (pointer chase).
+    /// Prices of dependent loads (pointer chase).
     pub dependent: Pair,
-    /// Independent loads: as many at once as the core can.
+    /// Prices of independent loads, as many at once as the core can.
     pub reads: Pair,
-    /// The same, with each word read and written.
+    /// Prices of independent accesses that read and write each word.
     pub writes: Pair,
-    /// Sequential reads.
+    /// Prices of sequential reads.
     pub sequential_reads: Sequential,
-    /// Sequential writes.
+    /// Prices of sequential writes.
     pub sequential_writes: Sequential,
-    /// First touches.
+    /// Prices of first touches.
     pub faults: Faults,
 }
 
-/// Costs in nanoseconds by octave of reuse distance.
+/// Nanoseconds of a use by octave of the reuse distance.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ByDistance {
-    /// Data part: cost of an access whose translation is in the TLB.
+    /// Cost of the data: an access whose translation is in the TLB.
     pub data: Vec<f64>,
-    /// Additional cost of translation at this distance, in TLB entries.
+    /// Additional cost of translation at this distance in TLB entries.
     pub translation: Vec<f64>,
 }
 
@@ -102,9 +102,9 @@ impl Pair {
 
     /// Splits the prices into data and translation.
     ///
-    /// Translation at a distance of N entries is the cost of base pages minus that of superpages at N pages, plus the
-    /// translation cost of superpages there: translation at N / 512 entries (as many superpages hold N pages). A
-    /// superpage's walk reads one table less, which is ignored.
+    /// Translation at a distance of N entries has two parts. One is the cost of base pages minus that of superpages at
+    /// N pages. The other is the translation cost of superpages at N pages, which is that of N / 512 entries (as many
+    /// superpages hold N pages). A superpage's walk reads one table less, which is ignored.
     pub(crate) fn by_distance(&self) -> ByDistance {
         let (base, superpage) = (self.base.by_distance(), self.superpage.by_distance());
         let last = self.base.last();
@@ -125,15 +125,15 @@ impl Pair {
 }
 
 impl Curve {
-    /// Binary logarithm of the last footprint.
+    /// Returns the binary logarithm of the last footprint, in base pages.
     fn last(&self) -> usize {
         self.first + self.ns.len() - 1
     }
 
-    /// Nanoseconds of a use after a distance in the octave `k`, beyond those at the smallest footprint.
+    /// Returns the nanoseconds of a use after a distance in each octave `k`, beyond those at the smallest footprint.
     ///
-    /// Uniform use of N pages has every distance below N equally often, so the mean over N is C(N) = 1/N · sum of c(d)
-    /// over d < N, and the octave's own price is what doubling added: c = (N·C(N) - N/2·C(N/2)) / (N/2).
+    /// Uniform use of N pages has every distance below N equally often, so the mean cost is C(N) = 1/N · sum of c(d)
+    /// over d < N. The cost of an octave is what doubling N added: c = (N·C(N) - N/2·C(N/2)) / (N/2).
     fn by_distance(&self) -> Vec<f64> {
         let floor = self.ns[0];
         let mut prices = vec![0.0; OCTAVES];
@@ -141,7 +141,7 @@ impl Curve {
         for (k, price) in prices.iter_mut().enumerate().take(last + 1).skip(self.first + 1) {
             *price = 2.0 * at(k) - at(k - 1);
         }
-        // Unmeasured octaves must not take part: copies of the last octave would lower the ones before it.
+        // Exclude unmeasured octaves: copies of the last octave would lower the ones before it.
         rising(&mut prices[..=last]);
         let longest = prices[last];
         prices[last + 1..].fill(longest);
@@ -149,8 +149,8 @@ impl Curve {
     }
 }
 
-/// Isotonic regression with minimal changes (pool adjacent violators, Ayer et al. 1955): measurements are noisy, but a
-/// longer distance is never cheaper.
+/// Makes values ascending by isotonic regression, with minimal changes (pool adjacent violators, Ayer et al. 1955):
+/// measurements are noisy, but a longer distance is never cheaper.
 fn rising(values: &mut [f64]) {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &value in values.iter() {
@@ -164,7 +164,7 @@ fn rising(values: &mut [f64]) {
         pools.push(pool);
     }
     let means = pools.into_iter().flat_map(|(sum, n)| std::iter::repeat_n(sum / n as f64, n));
-    // Clamp only now, so that noise around zero averages to zero.
+    // Clamp after pooling, so that noise around zero averages to zero.
     for (value, mean) in values.iter_mut().zip(means) {
         *value = mean.max(0.0);
     }
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn translation_is_what_superpages_save_and_what_they_still_pay() {
-        // Data cost 50 beyond 2^8 pages; translation costs 20 beyond 2^10 entries.
+        // Data costs 50 beyond 2^8 pages; translation costs 20 beyond 2^10 entries.
         let step = |from: usize, cost: f64, k: usize| if k > from { cost } else { 0.0 };
         let mean = |price: &dyn Fn(usize) -> f64, k: usize| -> f64 {
-            // C(2^k) from c: the inverse of by_distance.
+            // Computes C(2^k) from c: the inverse of by_distance.
             (7..=k).fold(0.0, |mean, k| (mean + price(k)) / 2.0)
         };
         let base = |k: usize| step(8, 50.0, k) + step(10, 20.0, k);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn noise_at_the_end_does_not_weigh_for_what_was_not_measured() {
-        // The last octave was measured at half of the one before it.
+        // The last octave was measured at half the price of the one before it.
         let curve = Curve { first: 6, ns: vec![0.0, 0.0, 50.0, 50.0] };
         let prices = curve.by_distance();
         assert_eq!((prices[7], prices[8], prices[9], prices[31]), (0.0, 75.0, 75.0, 75.0));

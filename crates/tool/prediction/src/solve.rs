@@ -1,9 +1,9 @@
-//! `predict`: combines demand, prices and a run on base pages to the effect of superpages.
+//! `predict`: computes the effect of superpages from demand, prices and a run on base pages.
 //!
 //! How much of a miss a program waits for depends on the dependence between its accesses, which page traces do not
 //! contain. But the prices of both extremes are known (a pointer chase, and independent accesses), and so is the time
-//! of the program: the mixture that explains that time is used. The extremes give the error bar; at the lower one walks
-//! overlap with instructions.
+//! of the program. So the estimate is the mixture that explains that time. The extremes give the error bar; at the
+//! lower end, walks overlap with instructions.
 //! See docs/decisions/prediction.md#5 and docs/decisions/prediction.md#10.
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,9 @@ use crate::{Demand, Prices, Sequential};
 /// A run of the program on base pages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Native {
-    /// Seconds of one thread in user mode.
+    /// CPU seconds of one thread in user mode.
     pub user_seconds: f64,
-    /// Seconds in the kernel, if the predicted part includes first touches.
+    /// CPU seconds in the kernel, if the predicted part includes first touches.
     pub system_seconds: f64,
     /// Number of instructions, if known.
     pub instructions: Option<f64>,
@@ -51,13 +51,13 @@ impl Range {
 /// Parts of a run's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Everything except the following.
+    /// Seconds of everything except the following.
     #[serde(deserialize_with = "units::seconds_more_or_less")]
     pub rest: f64,
-    /// Waiting for translations.
+    /// Seconds of waiting for translations.
     #[serde(deserialize_with = "units::seconds")]
     pub translation: f64,
-    /// First touches of memory that superpages could back.
+    /// Seconds of first touches of memory that superpages could back.
     #[serde(deserialize_with = "units::seconds")]
     pub faults: f64,
 }
@@ -69,26 +69,25 @@ pub struct Prediction {
     pub translating: Range,
     /// Share of the run's time that superpages would save: translation and first touches.
     pub saved: Range,
-    /// The run on base pages.
+    /// Parts of the run on base pages.
     pub base: Parts,
-    /// The run on superpages.
+    /// Parts of the run on superpages.
     pub superpage: Parts,
-    /// Dependence of the accesses, from independent (0) to a pointer chase (1).
+    /// Dependence of the accesses, from 0 (independent) to 1 (a pointer chase).
     #[serde(deserialize_with = "units::share")]
     pub dependence: f64,
-    /// Seconds of the memory accesses in the two extremes: independent, dependent.
+    /// Seconds of the memory accesses at the two extremes: independent, dependent.
     #[serde(deserialize_with = "units::seconds")]
     pub explained: (f64, f64),
 }
 
-/// Instructions per cycle outside stalls on memory (inferred: three-wide and wider cores reach 2 to 4 on code that hits
-/// its caches), with bounds.
+/// Instructions per cycle outside stalls on memory, with bounds. (Inferred: three-wide and wider cores reach 2 to 4 on
+/// code that hits its caches.)
 const IPC: Range = Range { low: 1.0, mid: 2.5, high: 4.0 };
 
-/// Instructions per access if they were not counted: one in 2.5 to 3 is a load or a store in SPEC CPU (assumed).
+/// Instructions per access if they were not counted (assumed: one in 2.5 to 3 is a load or a store in SPEC CPU).
 const INSTRUCTIONS_PER_ACCESS: f64 = 2.5;
 
-/// Seconds of one extreme.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seconds {
     all: f64,
@@ -105,10 +104,10 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     let user = native.user_seconds;
     let executing = |ipc: f64| instructions / ipc / native.mhz / 1e6;
     let in_order = sequential(demand, prices).within(user);
-    // Sequential accesses are prefetched while instructions execute: the longer of the two counts.
+    // Sequential accesses are prefetched while instructions execute, so the longer of the two counts.
     let budget = |ipc: f64| (user - executing(ipc).max(in_order.all)).max(0.1 * user);
 
-    // The dependence that explains the time that instructions do not.
+    // Choose the dependence that explains the time that instructions do not.
     let between = dependent.all - independent.all;
     let dependence = match between > 0.0 {
         true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
@@ -122,7 +121,7 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     };
     let mid = together(mid, IPC.mid);
     let low = together(independent.within(budget(IPC.low)), IPC.low);
-    // An out-of-order core walks while it executes: it waits only for the excess.
+    // An out-of-order core walks while it executes, so it waits only for the excess.
     let beside = independent.walked_beside(executing(IPC.mid));
     let beside = together(beside.within(user), IPC.mid);
     let ends = [beside, low, together(dependent.within(budget(IPC.high)), IPC.high), mid];
@@ -149,8 +148,8 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
 }
 
 impl Prediction {
-    /// The same estimate with bounds extended to those of `others`: the same program with the prices of one
-    /// measurement, or the time of one run. An estimate is not known better than its inputs.
+    /// Extends the bounds to those of `others`, which predict the same program with the prices of one measurement or
+    /// the time of one run. An estimate is not known better than its inputs.
     /// See docs/decisions/prediction.md#10.
     pub fn widened(mut self, others: impl IntoIterator<Item = Self>) -> Self {
         for other in others {
@@ -167,7 +166,7 @@ impl Range {
     }
 }
 
-/// Seconds of translation if every use were waited for: the maximum cost of instruction fetches.
+/// Returns the seconds of translation if the program waited for every use: the maximum cost of instruction fetches.
 pub fn dependent_seconds(demand: &Demand, prices: &Prices) -> f64 {
     let chase = prices.dependent.by_distance();
     random(demand, &chase, &chase).translation
@@ -190,22 +189,23 @@ impl Seconds {
         }
     }
 
-    /// Keeps the part of translation that exceeds other work going on meanwhile.
+    /// Keeps the part of translation that takes longer than the work at the same time.
     fn shown_beside(self, working: f64) -> Self {
         let shown = (self.all - working.max(self.all - self.translation)).max(0.0);
         Self { translation: shown, translation_super: 0.0, ..self }
     }
 
-    /// Keeps the part of translation that exceeds other work, and scales the translation on superpages likewise.
+    /// Keeps the part of translation that takes longer than the work at the same time, and scales the translation on
+    /// superpages likewise.
     fn walked_beside(self, working: f64) -> Self {
         let shown = self.shown_beside(working);
         let by = if self.translation > 0.0 { shown.translation / self.translation } else { 1.0 };
         Self { translation_super: self.translation_super * by, ..shown }
     }
 
-    /// Limits the time to `seconds`, assuming that data was nearer than its page: a page reused after many others needs
-    /// a translation, but a frequently used line (of a vertex with many edges) is still in a cache. Costs of lines are
-    /// otherwise those of uniformly random use, their maximum.
+    /// Limits the time to `seconds`, assuming that the data was nearer than its page. A page reused after many others
+    /// needs a translation, but a frequently used line (of a vertex with many edges) is still in a cache. Otherwise
+    /// lines cost as much as with uniformly random use, which is their maximum.
     fn with_data_near(self, seconds: f64) -> Self {
         let translation = self.translation.min(seconds);
         let by = if self.translation > 0.0 { translation / self.translation } else { 1.0 };
@@ -254,8 +254,8 @@ fn sequential(demand: &Demand, prices: &Prices) -> Seconds {
         .plus(add(demand.sequential.writes, &prices.sequential_writes))
 }
 
-/// Seconds of first touches on base pages and on superpages. They are in the kernel, so on base pages at most the time
-/// spent there.
+/// Returns the seconds of first touches on base pages and on superpages. First touches are in the kernel, so on base
+/// pages they take at most the time spent there.
 fn faults(demand: &Demand, prices: &Prices, system_seconds: f64) -> (f64, f64) {
     let base = demand.touches.eligible * prices.faults.base * 1e-9;
     let superpage = demand.touches.superpages * prices.faults.superpage * 1e-9;

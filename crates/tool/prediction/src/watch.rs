@@ -1,10 +1,10 @@
 //! `Watch`: follows a stream and counts its [`Demand`], phase by phase.
 //!
-//! Keeps for each page whether it was touched, and when it was last used. A region counts as one that a superpage could
-//! hold if all 512 of its pages are mapped anonymously. A heap's last region counts as if the heap had grown past it:
-//! on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). First touches of a region that is mapped
-//! piece by piece count as its superpage's once it is whole: on superpages such pieces are cut out of whole ones
-//! (CPython's arenas of 1 MiB: otherwise half of its first touches are missed).
+//! Stores for each page whether it was touched, and when it was last used. A superpage could hold a region if all 512
+//! of its pages are mapped anonymously. A heap's last region counts as if the heap had grown past it, because on
+//! superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). If a region is mapped piece by piece, its first
+//! touches count as a superpage's once it is whole: on superpages such pieces are cut out of whole ones. (Otherwise
+//! half of the first touches of CPython's arenas of 1 MiB are missed.)
 //! See docs/decisions/prediction.md#1.
 
 use std::collections::BTreeMap;
@@ -14,32 +14,31 @@ use trace::{Advice, Backing, Block, Event, Page, Pages, SLOTS, Source};
 use crate::distance::octave;
 use crate::{Demand, Distances};
 
-/// Maximum number of items tracked by each of the two [`Distances`]: their trees of a megabyte stay in the second-level
-/// cache.
+/// Maximum number of items that each of the two [`Distances`] tracks; their trees of a megabyte stay in the
+/// second-level cache.
 const TRACKED: usize = 32 << 10;
 
-/// Maximum number of records after which a neighbour's use still counts as recent. Programs interleave a few sequences
-/// with many other accesses; random accesses to a thousand or more pages hit within 64 by chance less than one time in
-/// eight.
+/// Maximum number of records after which the use of a neighbouring page still counts as recent. Programs interleave a
+/// few sequences with many other accesses. Random accesses to a thousand or more pages hit a neighbour within 64
+/// records by chance less than one time in eight.
 const RECENT_RECORDS: u64 = 64;
 
-/// Distance in pages within which a sequentially used page is still in use: programs read and write several arrays in
-/// parallel. 64 pages fit every first-level TLB.
+/// Distance in pages within which a sequentially used page is still in use, because programs read and write several
+/// arrays in parallel. 64 pages fit every first-level TLB.
 const IN_USE_PAGES: u64 = 64;
 
-/// Minimum number of accesses between first coming to a page and coming to its neighbour for both to count as
-/// sequential: one per line of a page. Fewer are a hop over nearby memory (the sorted neighbours of a vertex), which
-/// fetches a line and not a page: PageRank's hops were priced as pages, at 40 times their cost.
+/// Minimum number of accesses between first coming to a page and coming to its neighbour, for both to count as
+/// sequential: one per line of a page. With fewer, the program hops over nearby memory (the sorted neighbours of a
+/// vertex), and fetches a line, not a page. (PageRank's hops were priced as pages, at 40 times their cost.)
 const MIN_SEQUENTIAL_ACCESSES: u64 = 64;
 
-/// Slots of the table of recent uses, a power of two.
+/// Number of slots of the table of recent uses, a power of two.
 const RECENT: usize = 1024;
 
-/// A recently used page.
 #[derive(Debug, Clone, Copy)]
 struct Recent {
     page: u32,
-    /// Record of its last use.
+    /// Index of the record of its last use.
     at: u64,
     /// Number of accesses before the first of its consecutive recent uses.
     since: u64,
@@ -49,7 +48,7 @@ struct Recent {
 pub struct Watch {
     pages: Distances,
     regions: Distances,
-    /// One bit per page: whether it was touched.
+    /// One bit per page that says whether it was touched.
     touched: Vec<u64>,
     /// Number of anonymously mapped pages of each region.
     anonymous: Vec<u16>,
@@ -57,13 +56,13 @@ pub struct Watch {
     early: Vec<u16>,
     /// Mapped pages of each process.
     mapped: BTreeMap<u32, Vec<Pages>>,
-    /// For each process the last region of its heap, and the number of pages counted there beyond the heap's end.
+    /// For each process, the last region of its heap, and the number of pages counted there beyond the heap's end.
     tails: BTreeMap<u32, (u32, u16)>,
     running: u32,
     weight: f64,
-    /// Recent uses by the low bits of the page number.
+    /// Recent uses, indexed by the low bits of the page number.
     recent: Vec<Recent>,
-    /// Number of records and accesses so far.
+    /// Number of records, and number of accesses, until now.
     at: u64,
     accesses: u64,
     last_region: u32,
@@ -91,8 +90,8 @@ impl Default for Watch {
     }
 }
 
-/// The demand of a whole stream by phase; repeated phases are added up. Accesses before the first phase have an empty
-/// name.
+/// Returns the demand of a whole stream by phase; repeated phases are added up. Accesses before the first phase have an
+/// empty name.
 pub fn demand_of<S: Source + ?Sized>(source: &mut S) -> Result<Vec<(String, Demand)>, S::Error> {
     let (mut watch, mut block) = (Watch::default(), Block::default());
     while source.next(&mut block)? {
@@ -119,7 +118,7 @@ impl Watch {
         self.give_back(demand);
     }
 
-    /// The demands by phase, in the order of their first occurrence.
+    /// Returns the demands by phase, in the order of their first occurrence.
     pub fn finish(self) -> Vec<(String, Demand)> {
         let mut phases: Vec<(String, Demand)> = Vec::new();
         for (name, demand) in self.phases {
@@ -155,7 +154,7 @@ impl Watch {
         if first {
             self.first_touch(demand, page, superpage);
         }
-        // The region's distance is used only with the page's, but must be updated at every use.
+        // The region's distance is used only together with the page's, but must be updated at every use.
         let region_distance = (region != self.last_region).then(|| self.region(region));
         self.last_region = region;
         if !self.pages.is_tracked(page.0) {
@@ -165,7 +164,7 @@ impl Watch {
         let Some(distance) = self.pages.touch(page.0) else { return };
         demand.add_again(octave(distance), stands_for);
         if sequential {
-            // A page used alternately with others is still one sequential page: its lines come once.
+            // A page used alternately with others is still one sequential page: its lines are fetched once.
             if superpage && octave(distance) > octave(IN_USE_PAGES) {
                 demand.add_sequential(writes, stands_for);
             }
@@ -197,7 +196,7 @@ impl Watch {
         }
     }
 
-    /// Marks a page as touched; returns whether it was the first time.
+    /// Marks a page as touched. Returns whether this is its first touch.
     fn touch(&mut self, page: Page) -> bool {
         let word = page.0 as usize / 64;
         if self.touched.len() <= word {
@@ -209,8 +208,8 @@ impl Watch {
         first
     }
 
-    /// Records the use of a page; returns whether a neighbour was used recently, at least `MIN_SEQUENTIAL_ACCESSES` accesses before
-    /// this page was first reached.
+    /// Records the use of a page. Returns whether a neighbour was used recently, at least `MIN_SEQUENTIAL_ACCESSES`
+    /// accesses before this page was first reached.
     fn came_in_order(&mut self, page: Page) -> bool {
         let (at, accesses) = (self.at, self.accesses);
         let place = |page: u32| page as usize % RECENT;
@@ -239,7 +238,7 @@ impl Watch {
                 self.add_tail(pages.first.0 + pages.count);
             }
             Event::Unmap(pages) => {
-                // A heap that shrinks reports its new end when it grows again.
+                // A heap that shrank reports its new end when it grows again.
                 let end = pages.first.0 + pages.count;
                 let in_tail = |&(region, _): &(u32, u16)| {
                     region * SLOTS < end && pages.first.0 < (region + 1) * SLOTS
@@ -276,7 +275,7 @@ impl Watch {
             if self.anonymous[region] != SLOTS as u16 || *early == 0 {
                 continue;
             }
-            // Touches of an earlier phase are not reclassified.
+            // Do not reclassify touches of an earlier phase.
             let touches = f64::from(std::mem::take(early)).min(demand.touches.others);
             demand.touches.others -= touches;
             demand.touches.eligible += touches;
@@ -284,7 +283,8 @@ impl Watch {
         }
     }
 
-    /// The running process's heap ends at `end`: counts the rest of its region, if the region holds nothing else.
+    /// Handles that the running process's heap ends at `end`: counts the rest of its region, if the region holds
+    /// nothing else.
     fn add_tail(&mut self, end: u32) {
         let (region, used) = (end / SLOTS, (end % SLOTS) as u16);
         let Some(anonymous) = self.anonymous.get_mut(region as usize) else { return };
@@ -319,13 +319,11 @@ impl Watch {
         self.forget(pages);
     }
 
-    /// Removes anonymous pages.
     fn clear(&mut self, pages: Pages) {
         self.count(pages, u16::wrapping_sub);
         self.forget(pages);
     }
 
-    /// Changes the counts of the regions that contain the pages.
     fn count(&mut self, pages: Pages, change: impl Fn(u16, u16) -> u16) {
         let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
         while page < end {
@@ -339,7 +337,7 @@ impl Watch {
         }
     }
 
-    /// Discards the pages' contents: the next touch is a first one.
+    /// Forgets the pages' contents: their next touch counts as a first one.
     fn forget(&mut self, pages: Pages) {
         for region in regions(pages) {
             if let Some(early) = self.early.get_mut(region) {
@@ -365,7 +363,6 @@ impl Watch {
     }
 }
 
-/// The regions that contain the pages.
 fn regions(pages: Pages) -> std::ops::Range<usize> {
     let end = pages.first.0 + pages.count;
     (pages.first.0 / SLOTS) as usize..end.div_ceil(SLOTS) as usize

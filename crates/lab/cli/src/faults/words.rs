@@ -48,7 +48,7 @@ pub fn rate(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// Formats `1`, `0.5`, `100 MiB`: as gigabytes if that is short.
+/// Formats `1`, `0.5`, `100 MiB`: in gigabytes, without unit, if that is short.
 pub fn gigabytes(bytes: u64) -> String {
     match bytes.is_multiple_of(1 << 28) {
         true => (bytes as f64 / (1u64 << 30) as f64).to_string(),

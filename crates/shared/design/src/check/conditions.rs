@@ -15,7 +15,7 @@ const NEVER_ZEROED: &str = "names prezeroed, which nothing ever is: needs a [pre
 const NO_FACT: &str = "names no fact, so it always holds or never: name one, or leave it out";
 const WATCH: &str = "unmapping.scan";
 
-/// Requirements for the spans of a profile.
+/// Error text of a profile whose spans are invalid.
 pub const ASCENDING: &str =
     "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
 
@@ -87,7 +87,7 @@ fn any_names(r: &Rules, facts: &[Fact]) -> bool {
     all.into_iter().any(|condition| facts.iter().any(|fact| names(condition, *fact)))
 }
 
-/// Whether a condition uses facts of a profile.
+/// Whether any condition uses facts from a profile.
 pub fn reads_profile(r: &Rules) -> bool {
     any_names(r, &[Fact::Profiled, Fact::Benefit])
 }

@@ -10,7 +10,7 @@ const IS_LARGE: &str =
     "is for superpages; smaller sizes are taken if they are free: needs 2M or more among its sizes";
 
 pub(super) const RULES: &[Rule] = table! { |r|
-    // Trigger and form: the valid ones of the twelve pairs.
+    // Trigger and form: which of the twelve pairs are valid.
     [FORM, TRIGGER] "a pool is reserved from when memory is mapped: needs trigger = \"mmap\""
         => form(r, Form::Pool) && !trigger(r, Trigger::Mmap);
     [TRIGGER, FORM] "what is set aside when memory is mapped comes from a pool: needs form = \"pool\""

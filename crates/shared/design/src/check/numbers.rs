@@ -1,5 +1,4 @@
-//! Ranges of numbers that depend on other keys, in the order of the events. Independent ranges are declared with their
-//! keys.
+//! Ranges of numbers that depend on other keys, in the order of the events. Other ranges are declared with their keys.
 
 use super::predicates::*;
 use super::{Rule, table};

@@ -1,4 +1,4 @@
-//! Predicates on designs for the rules, and keys that several rules name.
+//! Predicates on designs for the rules, and names of keys that several rules use.
 
 use units::ByteSize;
 
@@ -26,7 +26,7 @@ pub const RECLAIM: &str = "memory.reclaim";
 pub const PERIODIC: &str = "memory.periodic-compaction";
 pub const KCOMPACTD: &str = "memory.background-compaction";
 
-/// The smallest base page size: a design does not know its machine's.
+/// The smallest base page size; a design does not know its machine's page size.
 pub const BASE: ByteSize = ByteSize::kib(4);
 
 pub fn bad_name(name: &str) -> bool {
@@ -64,7 +64,7 @@ pub fn form(r: &Rules, form: Form) -> bool {
     r.allocation.form == form
 }
 
-/// Whether a fault maps a whole superpage, and so must prepare all of it.
+/// Whether a fault maps a whole superpage, so that all of the superpage must be prepared.
 pub fn whole_at_fault(r: &Rules) -> bool {
     form(r, Form::Pool) || (form(r, Form::Superpage) && trigger(r, Trigger::FirstFault))
 }

@@ -1,4 +1,4 @@
-//! Each rule is violated by a file, and the error names the expected key.
+//! For each rule, a file that violates the rule; the error names the expected key.
 
 use policy::table::{Keys, Limit, Slot};
 
@@ -177,7 +177,7 @@ fn text(good: &str, added: &str) -> String {
     let added_keys: Vec<String> = added.lines().map(key).collect();
     let kept = good.lines().filter(|line| {
         let key = key(line);
-        // `deallocation = {...}` replaces all of `deallocation.…`.
+        // The line `deallocation = {...}` replaces every `deallocation.…` key.
         !added_keys.iter().any(|added| key == *added || key.starts_with(&format!("{added}.")))
     });
     kept.chain(added.lines()).map(|line| format!("{line}\n")).collect()
@@ -222,7 +222,8 @@ fn every_case_breaks_its_rule_and_every_rule_is_broken() {
     }
 }
 
-/// All keys with a limit: of a design with every table, once for each value of enum keys.
+/// Returns every key that has a limit, from a design with every table, once for each value of the
+/// enum keys.
 fn limits() -> Vec<(String, &'static str)> {
     struct Walk {
         tables: Vec<&'static str>,

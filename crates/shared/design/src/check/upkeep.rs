@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => !matches!(r.memory.defer_shift, 0 | 6) && !compacts(r);
     [PERIODIC, RECLAIM] "needs reclaim = \"compaction\""
         => r.memory.periodic_compaction.is_some() && r.memory.reclaim != Reclaim::Compaction;
-    // Candidates with swapped-out pages.
+    // Limits on swapped-out pages of candidates.
     [MOST_SWAPPED, LEAST_PRESENT, SIZES]
         "so many are never swapped out beside least-present pages: needs less, or 512 (no limit)"
         => scan(r, |scan| {
@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         });
     [MOST_SWAPPED, RECLAIM] "nothing is swapped out: needs reclaim = \"compaction\" or \"lumpy\""
         => scan(r, limits_swapped) && r.memory.reclaim == Reclaim::None;
-    // Orders of a scan.
+    // Order in which a scan visits candidates.
     ["mapping.scan.referenced", ORDER] "whatever was accessed is referenced: needs order = \"address\" or \"crossing\""
         => scan(r, |scan| !scan.referenced && by_access(scan.order));
     [ORDER, SAMPLING] "needs a [mapping.scan.sampling]"

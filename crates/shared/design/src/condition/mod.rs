@@ -1,8 +1,8 @@
 //! Parser of conditions: `when = "benefit > cost and not advised"`.
 //!
-//! Precedence, lowest first: `or`; `and`; `not`; one comparison (`<` `<=` `>` `>=` `==` `!=`); `+` `-`; `*` `/`; whole
-//! numbers, facts, `min(a, b)`, `max(a, b)`, parentheses. No loops, and no other calls. Facts and their units:
-//! docs/facts.md.
+//! Operators by precedence, lowest first: `or`; `and`; `not`; one comparison (`<` `<=` `>` `>=` `==` `!=`); `+` `-`;
+//! `*` `/`. Operands are whole numbers, facts, `min(a, b)`, `max(a, b)` and parenthesized parts. There are no loops and
+//! no other calls. docs/facts.md lists the facts and their units.
 
 mod write;
 
@@ -14,7 +14,7 @@ use toml_keys::{guess, nearest};
 /// Maximum length of a condition in bytes.
 const MAX_LENGTH: usize = 1000;
 
-/// Parses the condition of a rule. Errors list the facts that the rule knows.
+/// Parses the condition of a rule. Error messages list the facts that the rule may use.
 pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     let long = || Err(format!("is longer than {MAX_LENGTH} letters"));
     let read = if text.len() > MAX_LENGTH { long() } else { condition(text, rule) };
@@ -22,7 +22,7 @@ pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     read.map_err(|what| format!("{what}{} known facts: {}", joint(&what), facts(rule)))
 }
 
-/// The names of the facts that a rule knows.
+/// Returns the names of the facts that a rule may use.
 fn facts(rule: Rule) -> String {
     let mut names: Vec<&str> = known(rule).map(Fact::name).collect();
     names.sort_unstable();
@@ -33,7 +33,7 @@ fn known(rule: Rule) -> impl Iterator<Item = Fact> {
     Fact::ALL.iter().copied().filter(move |fact| fact.rules().contains(&rule))
 }
 
-/// The context of a rule, for messages.
+/// Describes where a rule applies, for messages.
 fn place(rule: Rule) -> &'static str {
     match rule {
         Rule::Fault => "at a fault",
@@ -42,7 +42,7 @@ fn place(rule: Rule) -> &'static str {
     }
 }
 
-// Recursive-descent compiler from tokens to a postfix program; every part has a type, number or boolean.
+// Recursive-descent compiler from tokens to a postfix program; each part is a number or a boolean.
 
 /// Maximum nesting depth of parentheses and unary operators.
 const MAX_DEPTH: usize = 64;

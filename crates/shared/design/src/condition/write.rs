@@ -2,7 +2,7 @@
 
 use policy::{Condition, Operation, Step};
 
-/// A formatted part, and the precedence of its outermost operator.
+/// The text of a part, and the precedence of its outermost operator.
 type Part = (String, u8);
 
 const NOT: u8 = 3;

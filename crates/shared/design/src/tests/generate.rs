@@ -32,7 +32,7 @@ pub fn mixed() -> impl Strategy<Value = Design> {
     })
 }
 
-/// A number for a file: limits of its type and range, and others.
+/// A number for a file: small values, the type's maximum, and values in between.
 fn number(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1..=100u64, 1 => 0..=1001u64, 1 => 0..=most, 1 => Just(most)]
         .prop_map(move |n| n.min(most))

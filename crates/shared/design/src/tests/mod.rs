@@ -1,4 +1,4 @@
-//! Properties of designs that no file could hold: they are made field by field, and fields are private.
+//! Property tests that need access to a design's private fields.
 
 mod generate;
 mod properties;

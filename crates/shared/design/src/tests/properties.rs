@@ -9,7 +9,7 @@ fn any_design() -> impl Strategy<Value = Design> {
     prop_oneof![mixed(), renumbered(preset()), renumbered(mixed())]
 }
 
-/// The first valid design of several, otherwise a preset: one of six is valid, too few for plain rejection.
+/// The first valid design of eight, or else a preset. Only one design in six is valid, too few for rejection sampling.
 fn good_design() -> impl Strategy<Value = Design> {
     (prop::collection::vec(any_design(), 8), preset()).prop_map(|(designs, preset)| {
         designs.into_iter().find(|design| design.check().is_empty()).unwrap_or(preset)
@@ -41,7 +41,7 @@ fn damaged() -> impl Strategy<Value = String> {
     })
 }
 
-/// Properties of the result for any text.
+/// Checks properties that hold for any text.
 fn sane(text: &str) -> Result<(), TestCaseError> {
     match Design::from_toml("x.toml", text) {
         Ok(design) => prop_assert_eq!(Design::from_toml("y", &design.to_toml()), Ok(design)),
@@ -121,7 +121,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A valid design has an action at each event, and each action has a text.
+    /// A valid design has an action at each event, and each action has a description.
     #[test]
     fn good_designs_are_explained(design in good_design()) {
         prop_assert_eq!(design.check(), []);

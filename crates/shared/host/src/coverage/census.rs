@@ -1,14 +1,14 @@
-//! Memory of several processes together, each page counted once, by PAGEMAP_SCAN.
+//! Memory of several processes together, with each page counted once. Uses PAGEMAP_SCAN.
 //!
-//! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the mmap lock. The page tables alone take 1.4
-//! ms, 64 MiB at a time. They do not show which other processes map a page:
+//! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the mmap lock. PAGEMAP_SCAN reads only the
+//! page tables: 1.4 ms, 64 MiB at a time. Page tables do not show which other processes map a page:
 //!
-//! - Pages of one object (a file, shared memory) are counted once by their offset in it, whatever process maps them. An
-//!   offset that one process maps in base pages is not read again in another.
-//! - Private memory is shared after a fork until it is written. In each 64 MiB of addresses, a sample of pages shows
-//!   which share only this process maps; the rest lies at the same addresses in all processes that share it, and the
-//!   largest amount of any process is counted. If the sample shows that a process shares a piece completely, the piece
-//!   is not read again in another process with the same result.
+//! - Pages of one object (a file, shared memory) are counted once by their offset in the object, whatever process maps
+//!   them. An offset that one process maps in base pages is not read again in another.
+//! - Private memory stays shared after a fork until a process writes to it. In each 64 MiB of addresses, a sample of
+//!   pages estimates the share that only this process maps. The remaining pages lie at the same addresses in all
+//!   processes that share them, so the largest amount of any process is counted. If the sample shows that a process
+//!   shares a piece completely, the piece is not read again in another process with the same result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,39 +21,42 @@ use crate::{ReadError, Root};
 
 /// Size of the address pieces in which private memory is sampled.
 const CHUNK: u64 = 64 << 20;
-/// Number of sampled pages of each kind in a full piece: a share of one half is then known within 25 percentage points
-/// in one piece, and within 3 in 4 GiB. A smaller amount gets one sample per 1 MiB, at least `MIN_SAMPLES`.
+/// Number of sampled pages of each kind in a full piece. The error for a share of one half is then at most 25
+/// percentage points in one piece, and 3 in 4 GiB. Smaller amounts get one sample per 1 MiB, at least `MIN_SAMPLES`.
 const MAX_SAMPLES: u64 = 16;
 const SAMPLE_BYTES: u64 = 1 << 20;
 const MIN_SAMPLES: u64 = 4;
-/// Number of gaps in the known ranges of an object above which a mapping is read whole.
+/// If the known ranges of an object leave more gaps than this in a mapping, the mapping is read
+/// whole.
 const MAX_GAPS: usize = 64;
 
-/// Counts the memory of processes.
+/// Counts the memory of processes, each page once.
 #[derive(Debug)]
 pub struct Census {
     root: Root,
     classifier: Classifier,
 }
 
-/// Result of a count.
+/// Result of [`Census::count`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counted {
     /// Each page counted once.
     pub coverage: Coverage,
-    /// Bytes mapped by base-sized entries in the page tables read: determines the cost of another count.
+    /// Number of bytes in the page tables read that base-sized entries map. This number determines the cost of another
+    /// count.
     pub base_bytes: u64,
-    /// Why a process is missing from the count. Ended processes need no reason.
+    /// Why a process is missing from the count; `None` if none is missing, except processes that
+    /// ended.
     pub missing: Option<String>,
 }
 
 /// An object whose pages several processes may map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
-    /// The process with a private copy.
+    /// The process whose private copies these are, if any.
     owner: Option<Pid>,
     is_shmem: bool,
-    /// Page size, for an object of a pool.
+    /// Page size, if the object belongs to a hugetlb pool.
     hugetlb: Option<PageSize>,
     device: (u32, u32),
     inode: u64,
@@ -69,9 +72,9 @@ struct Private {
 
 #[derive(Default)]
 struct Tally {
-    /// Ranges of each object, with whether superpages map them.
+    /// Ranges of each object, each with a flag that tells whether superpages map it.
     objects: BTreeMap<Object, Vec<(u64, u64, bool)>>,
-    /// By piece of addresses: the maximum that one process has there and shares.
+    /// For each piece of addresses, the largest amount of shared memory that one process has there.
     shared: BTreeMap<u64, Private>,
     /// Ranges of private memory, each within a piece, that a process shares completely.
     forked: BTreeSet<(u64, u64)>,
@@ -81,8 +84,8 @@ struct Tally {
 }
 
 impl Census {
-    /// A census of processes in the mount namespace of `pid`. `None` if the kernel has no PAGEMAP_SCAN (before
-    /// Linux 6.7), or counts the huge zero page as memory, or the root is not this machine's.
+    /// Makes a census of processes in the mount namespace of `pid`. `None` if the kernel has no PAGEMAP_SCAN (before
+    /// Linux 6.7) or counts the huge zero page as memory, or if `root` is not this machine's.
     pub fn new(root: &Root, pid: Pid) -> Option<Self> {
         let own = Pagemap::open(sys::param::own_pid()).ok().filter(|_| root.is_real())?;
         own.scan(0, root.page_size().bytes(), Categories::PRESENT, &mut Vec::new()).ok()?;
@@ -185,7 +188,7 @@ impl Census {
         Ok(())
     }
 
-    /// The parts of a mapping that must be read, given the ranges known from other processes.
+    /// Returns the parts of a mapping that must be read; other processes' ranges are known already.
     fn unknown_parts(
         &self,
         tally: &mut Tally,
@@ -231,8 +234,8 @@ impl Census {
     }
 }
 
-/// Private memory of one process in one piece of its addresses: on base pages, and on superpages. Each kind is
-/// sampled separately: a few base pages among many superpages would be sampled only by chance.
+/// Private memory of one process in one piece of its addresses: the part in base pages and the part in superpages. Each
+/// part is sampled separately, because a few base pages among many superpages would be sampled only by chance.
 type Piece = [Part; 2];
 
 #[derive(Default)]
@@ -291,7 +294,7 @@ fn split(
 }
 
 impl Part {
-    /// Share of a piece that no other process maps, by a sample at equal distances.
+    /// Share of a piece that no other process maps, estimated from pages at equal distances.
     fn exclusive_share(
         &self,
         mut is_exclusive: impl FnMut(u64) -> Result<Option<bool>, ReadError>,
@@ -321,7 +324,7 @@ impl Private {
         Self {
             base: if is_huge { 0 } else { bytes },
             thp: if is_huge { bytes } else { 0 },
-            // Memory on a superpage was eligible, even if the mapping has changed since.
+            // Memory in a superpage counts as eligible even if the mapping has changed since.
             eligible: if is_huge || is_eligible { bytes } else { 0 },
         }
     }
@@ -381,7 +384,7 @@ impl Tally {
     }
 }
 
-/// Bytes of an object that its ranges cover, without double counting. Sorts the ranges.
+/// Number of bytes that an object's ranges cover, without double counting. Sorts the ranges.
 fn covered(ranges: &mut [(u64, u64, bool)]) -> u64 {
     ranges.sort_unstable();
     let (mut sum, mut reached) = (0, 0);
@@ -392,7 +395,7 @@ fn covered(ranges: &mut [(u64, u64, bool)]) -> u64 {
     sum
 }
 
-/// The parts of `start..end` that none of an object's ranges covers. Sorts the ranges.
+/// Returns the parts of `start..end` outside all ranges of an object. Sorts the ranges.
 fn gaps(ranges: &mut [(u64, u64, bool)], start: u64, end: u64) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     let (mut gaps, mut reached) = (Vec::new(), start);
@@ -441,7 +444,7 @@ mod tests {
             add_to_pieces(&mut pieces, &region, is_huge, true);
         };
         add(0, 56 * MIB, true);
-        // Each kind has its own sample: equal distances over the whole piece could miss all of these base pages.
+        // Without a separate sample of each kind, equal distances over the whole piece could miss all these base pages.
         for at in [57, 59, 61, 63] {
             add(at * MIB, MIB / 2, false);
         }

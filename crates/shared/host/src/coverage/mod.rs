@@ -1,8 +1,8 @@
 //! Coverage: how much of a process's memory is mapped by superpages, by size and kind.
 //!
-//! Read from smaps, which walks the page tables and so shows the current state. hugetlb pages are not in `Rss` and
-//! are added. Sums over processes count a page once per process that maps it, in every field, as RSS does; a
-//! [`Census`] counts it once.
+//! smaps walks the page tables and so shows the current state. `Rss` in smaps excludes hugetlb pages, so they are
+//! added. A sum over processes counts a page once for each process that maps it, in every field, as RSS does. A
+//! [`Census`] counts each page once.
 
 mod census;
 pub(crate) mod zero_page;
@@ -38,7 +38,7 @@ pub struct TreeCoverage {
 pub struct MappingCoverage {
     /// First address.
     pub start: u64,
-    /// First address after it.
+    /// The address after the last byte.
     pub end: u64,
     /// The file's path, `[heap]`, `[anon:NAME]`, or nothing.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct MappingCoverage {
     pub kind: MappingKind,
     /// The kernel's two-letter flags; `hg`: MADV_HUGEPAGE, `nh`: MADV_NOHUGEPAGE.
     pub vm_flags: String,
-    /// Whether the kernel would use THP here; `None` if the kernel does not print it.
+    /// Whether the kernel would use THP here; `None` if this kernel does not say.
     pub thp_eligible: Option<bool>,
     /// Resident memory of the mapping.
     pub coverage: Coverage,
@@ -63,8 +63,8 @@ impl Coverage {
         Ok(sum)
     }
 
-    /// Coverage of a process and its live descendants. An error only if `pid` itself cannot be
-    /// read; descendants that refuse are named in the result.
+    /// Coverage of a process and its live descendants. Fails only if `pid` itself cannot be read;
+    /// the result names descendants that could not be read.
     pub fn of_tree(root: &Root, pid: Pid) -> Result<TreeCoverage, ReadError> {
         let coverage = Self::of_process(root, pid)?;
         let mut tree = TreeCoverage { coverage, processes: vec![pid], unknown: Vec::new() };
@@ -84,7 +84,7 @@ impl Coverage {
     }
 }
 
-/// Coverage of a process, mapping by mapping, lowest address first.
+/// Coverage of each mapping of a process, lowest address first.
 pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadError> {
     let classifier = Classifier::new(root, pid)?;
     let mapping = |entry: Result<SmapsEntry, ReadError>| {
@@ -103,10 +103,10 @@ pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadEr
     Smaps::open(root, pid)?.map(mapping).collect()
 }
 
-/// The facts besides smaps that are needed to classify an entry.
+/// The facts outside smaps that classifying an entry needs.
 #[derive(Debug)]
 struct Classifier {
-    /// The superpage size: that of a PMD, or without THP the default hugetlb page size.
+    /// The superpage size: the PMD size; without THP, the default hugetlb page size.
     superpage: Option<PageSize>,
     mounts: MemoryMounts,
 }
@@ -189,19 +189,19 @@ impl MappingKind {
         }
     }
 
-    /// Whether it is private anonymous memory, which THP may back.
+    /// Whether the mapping is private anonymous memory, which THP may back.
     pub fn is_anonymous(self) -> bool {
         matches!(self, Self::Anonymous | Self::Heap | Self::Stack)
     }
 }
 
-// Memory of one range by PAGEMAP_SCAN: cheaper than smaps, and not limited to whole mappings. Real machine only (a
-// system call has no fixture).
+// Memory of an address range by PAGEMAP_SCAN: cheaper than smaps, and not limited to whole mappings. Works only on the
+// real machine, because a system call has no fixture.
 
 /// Memory of a range of addresses, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scanned {
-    /// Present, of every page size; the shared zero page is not counted, as in RSS.
+    /// Present bytes, of every page size. Excludes the shared zero page, as RSS does.
     pub present: ByteSize,
     /// The part of `present` mapped by an entry above the lowest level (THP or hugetlb).
     pub huge: ByteSize,
@@ -211,10 +211,10 @@ pub struct Scanned {
     pub swapped: ByteSize,
 }
 
-/// Limits the regions of one scan to 3 MB even if every other base page is absent.
+/// Bytes per scan: the list of regions stays below 3 MB even if every other base page is absent.
 const WINDOW: u64 = 1 << 30;
 
-/// Scans `start..end` (page-aligned). Cost per GB: 13 ms for base pages on a Zen 4 guest (4 ms on a Cascade Lake
+/// Scans `start..end` (page-aligned). Takes per GB: 13 ms for base pages on a Zen 4 guest (4 ms on a Cascade Lake
 /// guest), 0.02 ms for superpages.
 pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError> {
     let mut sum = Scanned::default();
@@ -245,10 +245,10 @@ pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError
     Ok(sum)
 }
 
-// `Coverage`: bytes by mapping size and kind, their sums and ratios.
+// `Coverage`: resident bytes by mapping size and kind, with sums and ratios.
 
 /// Resident bytes by the size of the page-table entry that maps them, and by kind. "Base" includes large folios below
-/// PMD size (mTHP): base-sized entries map them.
+/// PMD size (mTHP), which base-sized entries map.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Anonymous, mapped by base-sized entries.
@@ -298,7 +298,7 @@ impl Coverage {
         }
         let roomy = superpage.is_some_and(|size| entry.mapping.holds_aligned(size));
         let hugetlb = coverage.hugetlb();
-        // Memory on a superpage was eligible, even if the mapping has changed since.
+        // Memory in a superpage counts as eligible even if the mapping has changed since.
         let eligible = if roomy && kind.is_anonymous() { anon } else { anon_thp };
         coverage.eligible = plus(eligible, hugetlb);
         coverage.eligible_huge = plus(anon_thp, hugetlb);
@@ -322,12 +322,12 @@ impl Coverage {
         base.into_iter().fold(self.superpage_bytes(), plus)
     }
 
-    /// The share of resident bytes that superpages map; `None` when nothing is resident.
+    /// Share of resident bytes that superpages map, from 0 to 1; `None` if nothing is resident.
     pub fn ratio(&self) -> Option<f64> {
         share(self.superpage_bytes(), self.resident())
     }
 
-    /// The share of eligible bytes that superpages map; `None` when nothing is eligible.
+    /// Share of eligible bytes that superpages map, from 0 to 1; `None` if nothing is eligible.
     pub fn anon_ratio(&self) -> Option<f64> {
         share(self.eligible_huge, self.eligible)
     }

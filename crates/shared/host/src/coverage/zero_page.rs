@@ -1,4 +1,4 @@
-//! Whether PAGEMAP_SCAN flags the huge zero page (PAGE_IS_PFNZERO), which takes no memory of a process.
+//! Whether PAGEMAP_SCAN flags the huge zero page (PAGE_IS_PFNZERO), which costs a process no memory.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -8,9 +8,9 @@ use sys::pagemap::{Categories, Pagemap};
 
 use crate::{Root, Thp};
 
-/// Tests the flag by mapping the huge zero page once. From Linux 6.7 to 6.15, PAGEMAP_SCAN reports that page like any
-/// superpage, until "fs/proc/task_mmu: fix PAGE_IS_PFNZERO detection for the huge zero folio" (2025). True also if
-/// there is no huge zero page, or the test fails.
+/// Tests the flag by mapping the huge zero page once. From Linux 6.7 to 6.15, PAGEMAP_SCAN reports the huge zero page
+/// like any superpage; "fs/proc/task_mmu: fix PAGE_IS_PFNZERO detection for the huge zero folio" (2025) fixed this.
+/// Returns true if there is no huge zero page, or if the test fails.
 pub(crate) fn is_flagged(root: &Root) -> bool {
     static FLAGGED: OnceLock<bool> = OnceLock::new();
     *FLAGGED.get_or_init(|| try_it(root).unwrap_or(true))
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn this_kernel_flags_it_or_is_known_not_to() {
         let flagged = is_flagged(&Root::real());
-        // All kernels from 6.16 on flag it.
+        // Kernels since 6.16 flag the huge zero page.
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -1,5 +1,5 @@
-//! `Knob`: a setting that this project may change. Only paths on the list below can be made into a `Knob`, so even a
-//! forged journal cannot write elsewhere.
+//! `Knob`: a setting that this project may change. Only paths on the list below can become a `Knob`, so even a forged
+//! journal cannot make this program write elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -61,49 +61,49 @@ impl Knob {
         Self(format!("{}/node{node}/hugepages/{size}/nr_hugepages", hugetlb::NODES))
     }
 
-    /// Page size, if the knob is a machine-wide pool.
+    /// The pool's page size, if the knob is a machine-wide pool.
     pub(crate) fn pool_size(&self) -> Option<PageSize> {
         let name = self.0.strip_prefix(hugetlb::DIR)?.strip_prefix('/')?;
         let size = root::size_of_dir(name.strip_suffix("/nr_hugepages")?)?;
         Some(size).filter(|size| Self::hugetlb_pool(*size) == *self)
     }
 
-    /// Maximum number of surplus pages of `size`.
+    /// The knob for the maximum number of surplus pages of `size`.
     pub fn hugetlb_overcommit(size: PageSize) -> Self {
         Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
-    /// Which memory gets THP.
+    /// The knob that selects which memory gets THP.
     pub fn thp_enabled() -> Self {
         Self(format!("{}/enabled", thp::DIR))
     }
 
-    /// How hard a page fault tries to get THP.
+    /// The knob for how hard a page fault tries to get THP.
     pub fn defrag() -> Self {
         Self(format!("{}/defrag", thp::DIR))
     }
 
-    /// [`Knob::thp_enabled`] for shared memory.
+    /// Like [`Knob::thp_enabled`], for shared memory.
     pub fn shmem_enabled() -> Self {
         Self(format!("{}/shmem_enabled", thp::DIR))
     }
 
-    /// Whether read faults map the huge zero page.
+    /// The knob that tells whether read faults map the huge zero page.
     pub fn use_zero_page() -> Self {
         Self(format!("{}/use_zero_page", thp::DIR))
     }
 
-    /// Whether underused superpages are split under memory pressure.
+    /// The knob that tells whether the kernel splits underused superpages under memory pressure.
     pub fn shrink_underused() -> Self {
         Self(format!("{}/shrink_underused", thp::DIR))
     }
 
-    /// Which memory gets folios of one size (mTHP).
+    /// The knob that selects which memory gets folios of one size (mTHP).
     pub fn thp_size_enabled(size: PageSize) -> Self {
         Self(format!("{}/{}/enabled", thp::DIR, root::dir_of_size(size)))
     }
 
-    /// [`Knob::thp_size_enabled`] for shared memory.
+    /// Like [`Knob::thp_size_enabled`], for shared memory.
     pub fn thp_size_shmem_enabled(size: PageSize) -> Self {
         Self(format!("{}/{}/shmem_enabled", thp::DIR, root::dir_of_size(size)))
     }
@@ -122,17 +122,17 @@ impl Knob {
         Self(format!("{}/khugepaged/{name}", thp::DIR))
     }
 
-    /// The group whose members may use hugetlb shared memory.
+    /// The knob for the group whose members may use hugetlb shared memory.
     pub fn hugetlb_shm_group() -> Self {
         Self("/proc/sys/vm/hugetlb_shm_group".to_string())
     }
 
-    /// Memory that the kernel keeps free for emergencies.
+    /// The knob for the number of kB that the kernel keeps free for emergencies.
     pub fn min_free_kbytes() -> Self {
         Self("/proc/sys/vm/min_free_kbytes".to_string())
     }
 
-    /// Maximum size of a SysV shared memory segment.
+    /// The knob for the maximum size of a SysV shared memory segment in bytes.
     pub fn shmmax() -> Self {
         Self("/proc/sys/kernel/shmmax".to_string())
     }
@@ -142,12 +142,13 @@ impl Knob {
         Self::new(&format!("/proc/sys/vm/{name}"))
     }
 
-    /// Its absolute path.
+    /// The knob's absolute path.
     pub fn path(&self) -> &str {
         &self.0
     }
 
-    /// Whether several processes may raise it at a time: a pool, its limit, or the THP setting of one size.
+    /// Whether several processes may raise this knob at the same time: a pool, its overcommit limit, or the THP setting
+    /// of one size.
     pub(super) fn may_be_shared(&self) -> bool {
         self.0.ends_with("/nr_hugepages")
             || self.0.ends_with("/nr_overcommit_hugepages")
@@ -175,19 +176,19 @@ impl Knob {
         }
     }
 
-    /// For a hugetlb pool, the file with its number of surplus pages.
+    /// For a hugetlb pool, returns the path of the file with its number of surplus pages.
     pub(super) fn surplus(&self) -> Option<String> {
         Some(format!("{}/surplus_hugepages", self.0.strip_suffix("/nr_hugepages")?))
     }
 }
 
-/// Levels of the THP setting of one size, ascending. `inherit` is above `madvise`, so a knob at `inherit` is not
-/// changed: another setting decides its meaning.
+/// Levels of the THP setting of one size, ascending. `inherit` ranks above `madvise`, so a request for `madvise` leaves
+/// `inherit` unchanged: there another setting decides.
 const THP_LEVELS: [&str; 4] = ["never", "madvise", "inherit", "always"];
 
 /// Files in /proc/sys/vm that trigger an action and store no setting.
 const ACTIONS: [&str; 3] = ["compact_memory", "drop_caches", "stat_refresh"];
-/// Second names of the default pool. A journal under one name would not recognize its own change under the other.
+/// Other names of the default pool's files. A change journaled under one name would look foreign under another.
 const ALIASES: [&str; 3] = ["nr_hugepages", "nr_hugepages_mempolicy", "nr_overcommit_hugepages"];
 
 fn check(path: &str) -> Result<(), &'static str> {
@@ -244,7 +245,7 @@ impl fmt::Display for Knob {
     }
 }
 
-// Reading and writing a knob's value. Writing is private: only the journal may.
+// Reading and writing a knob's value. Writing is private to the journal.
 
 /// Maximum length of a setting.
 const MAX_VALUE: usize = 256;
@@ -263,8 +264,8 @@ pub fn canonical(text: &str) -> String {
 }
 
 impl Knob {
-    /// The current value, canonical. For a hugetlb pool, the number of persistent pages: the file also counts surplus
-    /// pages, which are not a setting.
+    /// Returns the current value in canonical form. For a hugetlb pool this is the number of persistent pages: the
+    /// file's number includes surplus pages, which are not a setting.
     pub fn read(&self, root: &Root) -> Result<String, JournalError> {
         let value = || self.raw(root).map(|text| canonical(&text));
         match self.surplus() {
@@ -273,8 +274,8 @@ impl Knob {
         }
     }
 
-    /// The current value, read again if it is not `expected`: a pool's value comes from two files, which may change
-    /// between the reads.
+    /// Returns the current value, and reads it again if it is not `expected`. A pool's value comes from two files,
+    /// which may change between the reads.
     pub(super) fn read_twice(
         &self,
         root: &Root,
@@ -296,7 +297,7 @@ impl Knob {
 
     pub(super) fn write(&self, root: &Root, value: &str) -> Result<(), JournalError> {
         let path = root.path(self.path());
-        // The kernel requires one write per value; the file is never created.
+        // The kernel requires the whole value in one write. The file is never created.
         let written = plain_file(&path).and_then(|()| {
             let mut file = OpenOptions::new().write(true).truncate(true).open(&path)?;
             file.write_all(format!("{value}\n").as_bytes())
@@ -317,8 +318,8 @@ impl Knob {
     }
 }
 
-/// A pool's pages without its surplus pages, if both are known. The surplus is read before and after: otherwise a
-/// surplus page allocated or freed in between would look like a change of the pool.
+/// Number of pages of a pool without its surplus pages, if both are known. Reads the surplus before and after the
+/// total: otherwise a surplus page allocated or freed in between would look like a change of the pool.
 fn persistent<E>(
     total: impl Fn() -> Result<String, E>,
     surplus: impl Fn() -> Option<u64>,
@@ -341,16 +342,16 @@ fn cut(value: &str) -> String {
     value.chars().take(120).collect()
 }
 
-/// Knobs are regular files; a symbolic link could lead outside the list of knobs.
+/// Knobs are regular files. A symbolic link could lead outside the list of knobs.
 fn plain_file(path: &Path) -> io::Result<()> {
     let is_file = fs::symlink_metadata(path)?.is_file();
     if is_file { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-// The nodes of a pool: a shrink should take pages from the nodes that grew, but the kernel takes them from all nodes in
-// turn.
+// A pool on several nodes. A shrink should take pages from the nodes that grew, but the kernel takes them from all
+// nodes in turn.
 
-/// Persistent pages of each node, if `knob` is a pool on several nodes.
+/// Returns the number of persistent pages of each node, if `knob` is a pool on several nodes.
 pub(super) fn read(root: &Root, knob: &Knob) -> BTreeMap<u32, u64> {
     let Some(size) = knob.pool_size() else { return BTreeMap::new() };
     let names = root.list(hugetlb::NODES).unwrap_or_default();
@@ -363,7 +364,7 @@ pub(super) fn read(root: &Root, knob: &Knob) -> BTreeMap<u32, u64> {
     if nodes.len() > 1 { nodes } else { BTreeMap::new() }
 }
 
-/// Removes up to `pages` from nodes that have more than before.
+/// Removes up to `pages` pages from the nodes that have more than before.
 pub(super) fn lower(
     root: &Root,
     knob: &Knob,
@@ -389,7 +390,7 @@ pub(super) fn lower(
 /// An error of a knob or the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal may not write the path.
+    /// The path is not one that the journal may write.
     #[error(transparent)]
     NotAKnob(#[from] NotAKnob),
     /// A value that the knob does not accept, or that could not be restored.
@@ -421,7 +422,7 @@ pub enum JournalError {
         /// The lock file.
         path: PathBuf,
     },
-    /// An earlier journal exists and could not be undone.
+    /// An earlier journal exists, and its changes could not be undone.
     #[error("{} was left behind and could not be undone: {why}; run `superpage restore`, or remove \
             the file to leave its settings as they are", path.display())]
     LeftBehind {
@@ -430,14 +431,14 @@ pub enum JournalError {
         /// The reason.
         why: String,
     },
-    /// Other users could place a journal there.
+    /// Other users can write to the directory, and could place a journal there.
     #[error("{} is not a directory that only its owner can write; run `chmod 700` on it, \
         or name another journal directory", path.display())]
     OpenDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// This boot's id could not be read.
+    /// The id of this boot could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
@@ -447,7 +448,7 @@ impl JournalError {
         Self::Io { doing, path: path.into(), source }
     }
 
-    /// Whether the file does not exist.
+    /// Whether the error is that the file does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -482,10 +483,10 @@ mod value_tests {
             persistent(total, || surplus.borrow_mut().next().flatten())
         };
         assert_eq!(pages(&["15"], &[Some(5), Some(5)]), Ok("10".to_string()));
-        // Five pages of 15 are freed, or added, after the first read of both.
+        // Five surplus pages are freed, or added, between the reads of total and surplus.
         assert_eq!(pages(&["15", "10"], &[Some(5), Some(0), Some(0)]), Ok("10".to_string()));
         assert_eq!(pages(&["10", "15"], &[Some(0), Some(5), Some(5)]), Ok("10".to_string()));
-        // A kernel without the surplus file, or with a surplus that always changes.
+        // No surplus file; or a surplus that changes at every read.
         assert_eq!(pages(&["15"], &[None]), Ok("15".to_string()));
         assert_eq!(pages(&["never"], &[Some(1)]), Ok("never".to_string()));
         assert_eq!(pages(&["15"; 8], &[Some(1), Some(2)]), Ok("14".to_string()));

@@ -1,12 +1,14 @@
-//! Knobs: every change of a machine setting is saved on disk first, here. A command that changes a setting for itself appends to
-//! the journal ([`Journal`]); commands that raise a pool or its overcommit limit for a run share the knob ([`SharedKnob`]).
+//! Changes of machine settings (knobs), each saved on disk before it is made. A command that changes a setting for
+//! itself appends to the journal ([`Journal`]). Commands that raise a pool or its overcommit limit for a run share the
+//! knob ([`SharedKnob`]).
 //!
-//! A change reads the knob's value, appends the change to the journal and syncs it, writes the knob, reads it back,
-//! and appends the result. `Journal::restore`, its drop, or after a crash [`restore_orphans`] undo the changes, last
-//! knob first. [`Journal::keep`] forgets them instead. One journal at a time holds the lock; the kernel releases it
-//! when the writer ends, for any reason, so a journal without a locked lock file has no owner.
+//! For each change, the journal reads the knob's value, appends a record, syncs the file, writes the knob, reads the
+//! knob back, and appends the result. [`Journal::restore`] or dropping the journal undoes the changes, last knob first;
+//! after a crash, [`restore_orphans`] does. [`Journal::keep`] forgets the changes instead. Only one journal at a time
+//! holds the lock file's lock. The kernel releases the lock when the writer ends for any reason, so a journal whose
+//! lock is free has no owner.
 //!
-//! Never done: writing a path that is not a [`Knob`], overwriting another writer's later value, or applying a
+//! This module never writes a path that is not a [`Knob`], overwrites another writer's later value, or applies a
 //! journal of another boot.
 
 mod knob;

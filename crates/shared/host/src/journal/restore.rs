@@ -1,4 +1,4 @@
-//! Undoing changes: of the caller's journal, or of a journal without an owner.
+//! Undoes the changes of the caller's journal, or of a journal whose owner ended.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -12,14 +12,13 @@ use super::writer::{Change, Fault, Holder, Parsed, WriterLock};
 use super::{FILE, LOCK, shared, writer};
 use crate::{Root, root, snapshot};
 
-/// Maximum size of a journal, which holds a few hundred bytes per change.
+/// Maximum bytes of a journal. A journal holds a few hundred bytes per change.
 const MAX_JOURNAL: u64 = 4 << 20;
 
-/// Undoes the journal in `dir` if its owner is gone. Without a journal the list is empty. Errors concern the
-/// directory and its files; the list has the result of each knob.
+/// Undoes the journal in `dir` if its owner is gone. Returns the result for each knob; an empty list if there is no
+/// journal. Errors concern the directory and its files.
 pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
-    // Without a journal there is nothing to undo: an unprivileged caller must not fail because of a missing directory.
-    // An unreadable directory is an error: it may contain changes to undo.
+    // Without a journal there is nothing to undo: a missing directory is not an error for an unprivileged caller.
     let has_journal = is_there(&dir.join(FILE))? || is_there(&dir.join(LOCK))?;
     if !has_journal && !shared::is_used(dir)? {
         return Ok(Vec::new());
@@ -45,7 +44,7 @@ fn restore_while(
 }
 
 /// Undoes changes of dead owners in `dir`. Takes the lock only if there is a journal to inspect, so that other
-/// processes rarely find the lock held. Waits for a process that is changing a knob while `goes_on`.
+/// processes seldom find the lock taken. If a process is changing a knob, waits for it while `goes_on` is true.
 pub fn restore_dead(
     dir: &Path,
     root: &Root,
@@ -58,7 +57,7 @@ pub fn restore_dead(
     Ok(done.into_iter().filter(Restoration::is_orphaned).collect())
 }
 
-/// Undoes the journal in `dir`; the caller holds the lock.
+/// Undoes the journal in `dir`. The caller must hold the lock.
 pub(super) fn recover(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     let path = dir.join(FILE);
     let whole = |outcome| vec![Restoration { knob: None, outcome }];
@@ -99,7 +98,7 @@ impl Fault {
     }
 }
 
-/// All changes of one knob, combined.
+/// All changes of one knob, to be undone together.
 struct Undo<'a> {
     knob: &'a Knob,
     /// The value before our first change, or the value that another writer set between two of our changes.
@@ -152,8 +151,8 @@ impl Undo<'_> {
 }
 
 impl Change {
-    /// Whether this change left the knob at `value`. If the writer was killed before the read-back, a pool may have any
-    /// size between the old and the new one.
+    /// Whether the knob's `value` is the result of this change. If the writer was killed before it read the knob back,
+    /// a pool may have any size between the old and the new one.
     fn is_last_written(&self, value: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         match (&self.got, number(&self.old), number(&self.asked), number(value)) {
@@ -170,7 +169,7 @@ fn is_there(path: &Path) -> Result<bool, JournalError> {
     path.try_exists().map_err(|source| JournalError::io("look for", path, source))
 }
 
-/// The journal's bytes; `None` if there is no journal; the reason if the file is invalid.
+/// Reads the journal's bytes. `None` if there is no journal; an error says why the file is invalid.
 fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -220,9 +219,9 @@ pub struct Restoration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Restored. `got` is the value read back: a pool in use may not shrink.
+    /// The old value was written. `got` differs from it if a pool in use could not shrink.
     Restored {
-        /// The value until now.
+        /// The value before the restore.
         from: String,
         /// The value before our first change.
         to: String,
@@ -253,12 +252,12 @@ pub enum Outcome {
         /// The kernel's error.
         why: String,
     },
-    /// The journal's owner is alive: not restored.
+    /// The journal's owner is alive, so nothing was restored.
     OwnerAlive {
         /// The owner.
         holder: Holder,
     },
-    /// A journal of another boot, which reset every knob: removed.
+    /// The journal is of another boot, and a boot resets every knob. The journal was removed.
     OtherBoot {
         /// The id of that boot.
         boot_id: String,
@@ -268,7 +267,7 @@ pub enum Outcome {
         /// Line number, from 1.
         line: usize,
     },
-    /// The line, or the whole journal (line 0), cannot be used; the journal is set aside as
+    /// The line, or the whole journal (line 0), is unusable. The journal was renamed to
     /// `journal.jsonl.rejected`.
     Rejected {
         /// Line number, from 1; 0 for the whole journal.
@@ -278,7 +277,7 @@ pub enum Outcome {
         /// The reason.
         why: String,
     },
-    /// Another version of superpage wrote it; kept.
+    /// Another version of superpage wrote the journal, which was kept.
     OtherVersion {
         /// Format version of that journal.
         version: u32,
@@ -286,14 +285,14 @@ pub enum Outcome {
 }
 
 impl Restoration {
-    /// Whether the result concerns a dead owner's changes, not a living owner's.
+    /// Whether the result concerns changes of an owner that ended.
     pub(super) fn is_orphaned(&self) -> bool {
         !matches!(self.outcome, Outcome::OwnerAlive { .. })
     }
 }
 
 impl Outcome {
-    /// Whether the journal must stay, because a later attempt could succeed.
+    /// Whether the journal must stay because a later restore could succeed.
     pub(super) fn keeps_journal(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::OtherVersion { .. })
     }

@@ -6,14 +6,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `lock` | locked while the knob or these files change: for a change, not for a run |
-//! | `state` | the original value and the last value written; replaced atomically before the knob is written |
-//! | `share-PID-N` | one holder's claim; the holder locks the file until it ends, for any reason |
+//! | `lock` | locked while a process changes the knob or these files; not locked for a whole run |
+//! | `state` | the original value and the last value written; replaced atomically before each write of the knob |
+//! | `share-PID-N` | the claim of one holder, which keeps the file locked until it ends |
 //!
-//! A share that can be locked belongs to a dead holder. The next process, or `superpage restore`, removes it and sets
-//! the knob to the claims of the living holders. A [`super::Journal`], which changes a knob exclusively, holds a share
-//! of its own kind; while it does, no other share exists.
-//! See docs/decisions/pool.md#7.
+//! A share file that another process can lock belongs to a dead holder. The next process, or `superpage restore`,
+//! removes that file and sets the knob to the claims of the living holders. A [`super::Journal`] changes a knob
+//! exclusively: it holds a share with [`Claim::Alone`], and no other share exists meanwhile. See
+//! docs/decisions/pool.md#7.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,22 +35,23 @@ use crate::{Root, root, snapshot};
 
 /// Subdirectory of the journal's directory.
 const DIR: &str = "shared";
-/// Maximum wait for the lock: longer than the longest change, growing a pool by all of memory.
+/// Maximum time to wait for the lock: longer than the longest change, growing a pool by all of
+/// memory.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A holder's claim on a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// A minimum value: a limit. The largest of several claims counts.
+    /// A minimum value, for limits. The largest of several claims applies.
     AtLeast(u64),
-    /// An increase over the value without this holder: pages. Several claims add up.
+    /// A number of pages to add to what other holders claim. Several claims add up.
     Plus(u64),
     /// Exclusive use: the holder sets any value, and no other holder exists.
     Alone,
 }
 
-/// A function that takes a knob from one value to another.
+/// A function that changes a knob from one value to another.
 pub type Change<'a, E> = dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E> + 'a;
 
 /// Changes the knob in one write.
@@ -72,10 +73,10 @@ pub struct SharedKnob {
 }
 
 impl SharedKnob {
-    /// Enables THP of these sizes for advised memory, where they are off.
+    /// Sets THP of these sizes to `madvise` where it is `never`.
     ///
     /// # Errors
-    /// As [`SharedKnob::raise`]; then no size is enabled.
+    /// As for [`SharedKnob::raise`]; if one size fails, none stays enabled.
     pub fn allow_thp_sizes(
         journal_dir: &Path,
         root: &Root,
@@ -90,11 +91,12 @@ impl SharedKnob {
         sizes.iter().map(allow).collect()
     }
 
-    /// Raises `knob` by the claim `want`, together with other holders. Undoes changes of dead holders first. Waits for
-    /// a process that is changing the knob while `goes_on`.
+    /// Raises `knob` by the claim `want`, together with other holders. Undoes changes of dead holders first. If a
+    /// process is changing the knob, waits for it while `goes_on` is true.
     ///
     /// # Errors
-    /// [`JournalError::Busy`] if a journal has the knob exclusively; errors of the knob's file.
+    /// [`JournalError::Busy`] if a journal holds the knob exclusively, and errors of the knob's
+    /// file.
     pub fn raise(
         journal_dir: &Path,
         root: &Root,
@@ -105,11 +107,11 @@ impl SharedKnob {
         Self::raise_by(journal_dir, root, knob, want, &mut at_once(knob), goes_on)
     }
 
-    /// [`SharedKnob::raise`] with a custom change: `change` takes the knob from one value to another, possibly
-    /// in steps.
+    /// [`SharedKnob::raise`] with a custom `change`, which takes the knob from one value to another, possibly in steps.
     ///
     /// # Errors
-    /// As [`SharedKnob::raise`], and the errors of `change`; the knob then has the value that the other holders claim.
+    /// As for [`SharedKnob::raise`], and those of `change`. After an error the knob has the value that the other
+    /// holders claim.
     pub fn raise_by<E: From<JournalError>>(
         journal_dir: &Path,
         root: &Root,
@@ -143,7 +145,7 @@ impl SharedKnob {
         let written = Written { asked: String::new(), got: String::new() };
         let mut shared =
             Self { root: root.clone(), place, share: Some(share), inherited: Vec::new(), written };
-        // If this fails, dropping the share sets the knob to the other claims; the lock must be released before that.
+        // On failure, drop the share, which sets the knob to the other claims. Release the lock before that.
         match shared.apply_claims_by(change) {
             Ok(()) => {
                 drop(lock);
@@ -165,7 +167,7 @@ impl SharedKnob {
         if let Some(share) = &mut self.share
             && let Claim::Plus(pages) = share.want
         {
-            // If the pool got fewer pages than requested, the share covers only those.
+            // If the pool got fewer pages than requested, reduce the claim to the pages it got.
             let missing = applied.asked.saturating_sub(applied.got);
             share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
@@ -174,18 +176,18 @@ impl SharedKnob {
         Ok(())
     }
 
-    /// The value written to the knob, and the value read back.
+    /// Returns the value written to the knob, and the value read back.
     pub fn written(&self) -> &Written {
         &self.written
     }
 
-    /// Changes of dead holders that were undone.
+    /// Changes of dead holders that were undone when the knob was raised.
     pub fn inherited(&self) -> &[Restoration] {
         &self.inherited
     }
 
-    /// Releases the share: the knob gets the value that the other holders claim, or its original value. Returns the
-    /// result in the latter case.
+    /// Releases the share. The knob gets the value that the other holders claim, or its original value if there are
+    /// none. Returns a result if the original value was restored, or if another writer had changed the knob.
     pub fn restore(mut self) -> Option<Restoration> {
         self.close()
     }
@@ -208,7 +210,8 @@ impl SharedKnob {
 
 impl Drop for SharedKnob {
     fn drop(&mut self) {
-        // Errors cannot be reported here; after a failure the state stays for `superpage restore`.
+        // Errors cannot be reported here; after a failure the `state` file stays for `superpage
+        // restore`.
         let _ = self.close();
     }
 }
@@ -227,7 +230,7 @@ pub(super) fn take_exclusively(
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
-    // Changes of dead holders are undone first, so the journal finds the original value.
+    // Undo changes of dead holders first, so that the journal finds the original value.
     place.apply_claims_at_once(root)?;
     let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
     Ok(Some(Exclusive { knob: knob.clone(), share: Some(share) }))
@@ -268,7 +271,7 @@ pub(super) fn recover(
         };
         let living = place.remove_dead()?;
         if living.iter().any(|one| one.want == Claim::Alone) {
-            // The journal's own lock already reports this holder.
+            // The journal's own lock already names this holder.
             continue;
         }
         let outcome = place.apply_claims_at_once(root).unwrap_or_else(|error| {
@@ -292,12 +295,13 @@ pub(super) fn recover_dead(
     let is_undone = |one: &Restoration| {
         one.is_orphaned() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
-    // A process that is changing a knob at the moment has already removed dead shares.
+    // If another process is changing a knob right now, that process has already removed dead
+    // shares.
     let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
     Ok(done.into_iter().filter(is_undone).collect())
 }
 
-/// Whether any knob was ever shared here.
+/// Whether any knob was ever shared in this journal directory.
 pub(super) fn is_used(journal_dir: &Path) -> Result<bool, JournalError> {
     let path = journal_dir.join(DIR);
     path.try_exists().map_err(|source| JournalError::io("look for", path, source))
@@ -358,7 +362,7 @@ impl Place {
         Ok(entries.flatten().filter(is_share).map(|entry| entry.path()).collect())
     }
 
-    /// The living holders; removes the shares of dead ones.
+    /// Removes the shares of dead holders, and returns the living holders.
     fn remove_dead(&self) -> Result<Vec<Wanted>, JournalError> {
         let mut living = Vec::new();
         for path in self.shares()? {
@@ -378,14 +382,14 @@ impl Place {
         Ok(living)
     }
 
-    /// Sets the knob to the claims of the living holders, in one write. `Some` if the result should be reported: the
-    /// knob was restored, or another writer changed it.
+    /// Sets the knob to the claims of the living holders, in one write. Returns the result if the knob was restored, or
+    /// if another writer had changed it.
     fn apply_claims_at_once(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
         let state = State::read(&self.dir, root)?;
         let now = self.now_after(root, state.as_ref())?;
         if let Some(state) = state.as_ref().filter(|state| !state.is_last_written(now)) {
-            // Another writer changed the knob: the claims of the living holders are void. The last of them removes the
-            // state.
+            // Another writer changed the knob, so the claims of the living holders are void. The last of these holders
+            // removes the state.
             if self.remove_dead()?.is_empty() {
                 State::remove(&self.dir)?;
             }
@@ -407,7 +411,7 @@ impl Place {
     }
 
     /// Sets the knob to the original value plus the claims of the living holders; `own` is the caller's share. The
-    /// caller holds the lock.
+    /// caller must hold the lock.
     fn apply_claims<E: From<JournalError>>(
         &self,
         root: &Root,
@@ -453,7 +457,7 @@ impl Place {
         Ok(Applied { asked, got })
     }
 
-    /// Voids the other holders' claims: they date from before another writer changed the knob.
+    /// Voids the other holders' claims: another writer has changed the knob since they were made.
     fn annul_all_but(&self, own: Option<&Path>) -> Result<(), JournalError> {
         let others = self.shares()?.into_iter().filter(|path| own != Some(path.as_path()));
         others.into_iter().try_for_each(|path| Wanted::annul(&path))
@@ -463,7 +467,7 @@ impl Place {
         self.number(&self.knob.read(root)?)
     }
 
-    /// The current value, read again if it is not the one that `state` left.
+    /// The current value, read again if it differs from the value recorded in `state`.
     fn now_after(&self, root: &Root, state: Option<&State>) -> Result<u64, JournalError> {
         let is_left = |value: &str| {
             let left = state.zip(self.knob.number(value));
@@ -480,7 +484,7 @@ impl Place {
     }
 }
 
-/// Writes a knob whose change is already recorded in the state.
+/// Writes a knob whose change the `state` file already records.
 struct Writer<'a>(&'a Root);
 
 impl KnobWriter for Writer<'_> {
@@ -491,7 +495,7 @@ impl KnobWriter for Writer<'_> {
     }
 }
 
-// The files of a shared knob: `state`, which is replaced atomically, and `share-PID-N` for each holder.
+// The files of a shared knob: one `state` file, which is replaced atomically, and one `share-PID-N` per holder.
 
 const STATE: &str = "state";
 /// Prefix of a holder's file name.
@@ -505,7 +509,7 @@ pub struct State {
     pub found: u64,
     pub old: u64,
     pub asked: u64,
-    /// `None`: not yet written, or the writer died before the read-back.
+    /// Value read back; `None`: not yet written, or the writer died before it read the value back.
     pub got: Option<u64>,
     /// For a pool on several nodes, the original number of pages of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -513,15 +517,15 @@ pub struct State {
 }
 
 impl State {
-    /// Whether the last change left the knob at `now`: if the writer was killed before the read-back, a pool may
-    /// have any size between the old and the new one.
+    /// Whether `now` is the result of the last change. If the writer was killed before it read the knob back, a pool
+    /// may have any size between the old and the new one.
     pub fn is_last_written(&self, now: u64) -> bool {
         let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
         self.got.map_or((low..=high).contains(&now), |got| got == now)
     }
 
-    /// Reads the state. `None` for the state of another boot, since a boot resets the knob, or for an unreadable one: a
-    /// state is replaced atomically, so such a file is not ours.
+    /// Reads the state. `None` if the state is of another boot, which reset the knob, or if it is unreadable: a state
+    /// is replaced atomically, so an unreadable file is not ours.
     pub fn read(dir: &Path, root: &Root) -> Result<Option<Self>, JournalError> {
         let path = dir.join(STATE);
         let file = match File::open(&path) {
@@ -536,8 +540,8 @@ impl State {
         Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
     }
 
-    /// Replaces the state atomically, without a sync: the state must survive its writer, but not a reboot, which resets
-    /// the knobs too.
+    /// Replaces the state atomically, without syncing it to disk: the state must survive its writer, but not a reboot,
+    /// which also resets the knobs.
     pub fn put(&self, dir: &Path) -> Result<(), JournalError> {
         let (path, new) = (dir.join(STATE), dir.join("state.new"));
         let written = || {
@@ -575,7 +579,7 @@ impl Wanted {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Voids the claim in a file. Its holder may end meanwhile.
+    /// Voids the claim in a share file. The file may vanish, because its holder may end meanwhile.
     pub fn annul(path: &Path) -> Result<(), JournalError> {
         let io = |source| JournalError::io("write", path, source);
         let file = match OpenOptions::new().read(true).write(true).open(path) {
@@ -605,8 +609,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Creates and locks a share. The caller holds the knob's lock, so no process takes the file for a dead holder's
-    /// before it is locked.
+    /// Creates and locks a share. The caller must hold the knob's lock; otherwise another process could find the new
+    /// file unlocked and remove it.
     pub fn create(dir: &Path, holder: &Holder, want: Claim) -> Result<Self, JournalError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = holder.pid.map_or(0, |pid| pid.0);
@@ -620,7 +624,8 @@ impl Share {
         Ok(share)
     }
 
-    /// Replaces the claim. Only the holder and the owner of the knob's lock access the file.
+    /// Replaces the claim. Only the holder, and processes that hold the knob's lock, access the
+    /// file.
     pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
         self.want = want;
         let wanted = Wanted { holder: self.holder.clone(), want };

@@ -16,27 +16,27 @@ use super::shared::Exclusive;
 use super::{FILE, LOCK, canonical, restore, shared};
 use crate::{Root, root, snapshot};
 
-/// Maximum wait for the lock.
+/// Maximum time to wait for the lock.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// The only writer of knobs on the machine.
 ///
-/// [`Journal::open`] takes the lock and first undoes a dead writer's changes; `set` changes knobs;
-/// [`Journal::restore`] undoes the changes and removes the journal, and so does dropping it, even in a panic.
-/// [`Journal::keep`] removes the journal and leaves the knobs.
+/// [`Journal::open`] takes the lock and first undoes a dead writer's changes; `set` changes knobs. [`Journal::restore`]
+/// undoes the changes and removes the journal; dropping the journal does the same, even in a panic. [`Journal::keep`]
+/// removes the journal and leaves the knobs.
 #[derive(Debug)]
 pub struct Journal {
     root: Root,
     path: PathBuf,
     file: File,
-    /// Length of the file's complete lines.
+    /// Length in bytes of the file's complete lines.
     good_len: u64,
     changes: Vec<Change>,
     inherited: Vec<Restoration>,
     state: State,
     /// Shareable knobs that this journal holds exclusively.
     exclusive: Vec<Exclusive>,
-    /// Last field, so that the lock is released only after the journal's file is removed.
+    /// The last field: the lock is released only after the journal's file is removed.
     _lock: WriterLock,
 }
 
@@ -51,12 +51,12 @@ enum State {
 pub struct Written {
     /// The requested value, canonical.
     pub asked: String,
-    /// The value read back, canonical: a pool may get fewer pages.
+    /// The value read back, canonical. The kernel may give a pool fewer pages than requested.
     pub got: String,
 }
 
 impl Written {
-    /// Whether the requested value was reached.
+    /// Whether the knob has the requested value.
     pub fn is_full(&self) -> bool {
         self.asked == self.got
     }
@@ -78,8 +78,8 @@ impl KnobWriter for Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `dir` (created with mode 0700) for the knobs under `root`. A dead writer's changes
-    /// are undone first; see [`Journal::inherited`].
+    /// Opens the journal in `dir` (created with mode 0700) for the knobs under `root`. First undoes the changes of a
+    /// writer that died; see [`Journal::inherited`].
     pub fn open(dir: &Path, root: &Root) -> Result<Self, JournalError> {
         prepare(dir)?;
         let lock = WriterLock::wait(dir, MAX_WAIT, &|| true)?;
@@ -117,8 +117,8 @@ impl Journal {
         &self.inherited
     }
 
-    /// Sets `knob` to `value`. The old value is on disk before the knob is written; the new value is read back,
-    /// recorded and returned. A knob that already has the value is not written.
+    /// Sets `knob` to `value`. The old value is on disk before the knob is written. Reads the new value back, records
+    /// it and returns it. Does not write a knob that already has the value.
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
         let asked = canonical(value);
         knob.check(&asked)?;
@@ -152,8 +152,8 @@ impl Journal {
         written.map(|()| Written { asked, got })
     }
 
-    /// Undoes every change, last knob first, and returns the results. If one failed, the journal stays for
-    /// [`super::restore_orphans`].
+    /// Undoes every change, last knob first, and returns the results. If a change could not be undone, the journal
+    /// stays for [`super::restore_orphans`].
     pub fn restore(mut self) -> Vec<Restoration> {
         self.close()
     }
@@ -178,8 +178,8 @@ impl Journal {
         done
     }
 
-    /// Appends one line and syncs it. A partially written line is removed again, so that the next one does not
-    /// begin in the middle of it.
+    /// Appends one line and syncs it. Removes a partially written line again, so that the next line does not continue
+    /// it.
     fn append(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
         let mut bytes = serde_json::to_vec(line)
             .map_err(|error| JournalError::io("write", &self.path, error.into()))?;
@@ -204,8 +204,8 @@ impl Drop for Journal {
     }
 }
 
-// The journal's text: JSON lines, a versioned header first. A reader of untrusted bytes.
-// See docs/decisions/settings.md#3.
+// The journal's text: JSON lines, a versioned header first. The parser accepts untrusted bytes. See
+// docs/decisions/settings.md#3.
 
 /// The only format version.
 const VERSION: u32 = 1;
@@ -239,20 +239,20 @@ pub(super) struct Change {
     pub got: Option<String>,
 }
 
-/// An unusable line.
+/// A line that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub line: usize,
     pub text: String,
     pub why: String,
-    /// An incomplete last line: the writer died while writing it, before it wrote the knob.
+    /// The line is incomplete: the writer died while writing the line, before it wrote the knob.
     pub half_written: bool,
 }
 
 /// Result of parsing a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// Empty, or only part of a header: no knob had been written.
+    /// Empty, or only part of a header: the writer had not written any knob.
     NeverBegun,
     /// No valid header.
     NoHeader { why: String },
@@ -312,14 +312,14 @@ fn read_line(line: &[u8], changes: &mut Vec<Change>) -> Result<(), String> {
     Ok(())
 }
 
-// The lock for the single writer of the machine: `flock` on a file in the journal's directory.
+// The lock for the only writer on the machine: `flock` on a file in the journal's directory.
 
-/// Holder of the journal.
+/// The process that holds the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Process ID; `None` while the holder has not written it yet.
     pub pid: Option<Pid>,
-    /// Its command line, at most 200 printable characters.
+    /// The holder's command line, at most 200 printable characters.
     pub command: String,
 }
 
@@ -331,8 +331,8 @@ pub(super) struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock; waits up to `most` for its holder, while `goes_on`. Most changes are short, and several may
-    /// start together at boot.
+    /// Takes the lock. If another process holds the lock, waits up to `most`, while `goes_on` is true: most changes are
+    /// short, and several commands may start together at boot.
     pub fn wait(
         dir: &Path,
         most: Duration,
@@ -349,7 +349,7 @@ impl WriterLock {
         }
     }
 
-    /// Takes the lock, or returns its holder.
+    /// Takes the lock, or fails with the process that holds it.
     pub fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK);
         let io = |doing, source| JournalError::io(doing, &path, source);
@@ -365,14 +365,14 @@ impl WriterLock {
         }
         let holder = Holder::this_process();
         let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
-        // The holder's name is only for messages, so a full disk must not prevent a restore.
+        // The holder's name is only for messages. A full disk must not prevent a restore.
         let _ = file.set_len(0).and_then(|()| file.write_all(&line));
         Ok(Self { file, holder })
     }
 }
 
-/// Unlocks explicitly: a child that another thread has forked but that has not yet called exec shares the open file
-/// description, which would keep the lock.
+/// Unlocks explicitly. A child that another thread forked shares the open file description until it calls exec, and
+/// would keep the lock.
 impl Drop for WriterLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -404,12 +404,13 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Makes foreign text safe for a terminal.
+/// Makes untrusted text safe for a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).take(200).collect()
 }
 
-/// Makes the journal's directory, or checks that only its owner can write to the existing one.
+/// Makes the journal's directory. If the directory exists, checks that only its owner can write to
+/// it.
 pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
     DirBuilder::new()
         .recursive(true)

@@ -1,5 +1,5 @@
-//! Boot configuration: gigantic pages are allocated reliably only while memory is still unused, and a reboot resets
-//! every setting. Generates text only; edits no files.
+//! Boot configuration. Gigantic pages can be allocated reliably only while memory is unused, and a reboot resets every
+//! setting. This module generates text and edits no files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::spec::exact;
 pub struct BootPool {
     /// The page size.
     pub size: PageSize,
-    /// Number of pages, spread over the nodes by the kernel or given per node.
+    /// Number of pages, for the whole machine or for each node.
     pub pages: BootPages,
 }
 
-/// Number and place of pages.
+/// Number of pages, and the nodes that hold them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootPages {
     /// This many pages, spread evenly.
@@ -26,7 +26,8 @@ pub enum BootPages {
     OnNodes(BTreeMap<NodeId, u64>),
 }
 
-/// Words for the kernel command line. Every `hugepages=` belongs to the `hugepagesz=` before it.
+/// Returns words for the kernel command line. Every `hugepages=` applies to the `hugepagesz=`
+/// before it.
 pub fn command_line(pools: &[BootPool], default: Option<PageSize>) -> String {
     let default = default.map(|size| format!("default_hugepagesz={}", exact(size.bytes())));
     let pools = pools.iter().map(|pool| {
@@ -68,15 +69,15 @@ pub fn systemd_unit(command: &Path, file: &Path) -> String {
     )
 }
 
-/// Lines for `/etc/sysctl.d`. Only the pool of the default size has sysctls; other pools need [`tmpfiles`], the
-/// command line or the unit.
+/// Lines for `/etc/sysctl.d`. Only the pool of the default size has a sysctl; for others use [`tmpfiles`],
+/// [`command_line`] or [`systemd_unit`].
 pub fn sysctl(default_pages: Option<u64>, settings: &[(&str, u64)]) -> String {
     let pages = default_pages.map(|pages| format!("vm.nr_hugepages = {pages}\n"));
     let settings = settings.iter().map(|(name, value)| format!("{name} = {value}\n"));
     pages.into_iter().chain(settings).collect()
 }
 
-/// Lines for `/etc/tmpfiles.d` that size the pools by their own files.
+/// Lines for `/etc/tmpfiles.d` that write the size of each pool to its sysfs file.
 pub fn tmpfiles(pools: &[BootPool]) -> String {
     let line = |path: String, pages: u64| format!("w {path}/nr_hugepages - - - - {pages}\n");
     let lines = pools.iter().flat_map(|pool| {

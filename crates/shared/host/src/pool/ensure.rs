@@ -1,5 +1,5 @@
-//! The wanted state of the pools, described in a file, and the changes to reach it. Idempotent: settings that already
-//! have the wanted value are not written.
+//! The wanted state of the pools, described in a file, and the changes that reach this state. Idempotent: a setting
+//! that already has the wanted value is not written.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,8 +20,8 @@ use super::{
 use crate::journal::{Journal, Knob, Restoration};
 use crate::{Root, root};
 
-// The file: TOML, strict. Every mistake is reported with its line and the allowed values, including misspelt keys: a
-// silently skipped key would be a silently missing pool.
+// The file is strict TOML. Every mistake, including a misspelt key, is reported with its line and the allowed values: a
+// skipped key would silently be a missing pool.
 //
 // ```toml
 // shm_group = "dba"                # name or number
@@ -41,7 +41,7 @@ use crate::{Root, root};
 // max_inodes = 100                 # optional
 // ```
 
-/// A wanted state of the machine. Settings that are not named are left alone.
+/// A wanted state of the machine. Settings that the file does not name stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Pools.
@@ -50,9 +50,9 @@ pub struct Wanted {
     pub mounts: Vec<WantedMount>,
     /// The group that may use hugetlb shared memory, by name or number.
     pub shm_group: Option<String>,
-    /// Minimum of the maximum size of a SysV segment.
+    /// Lower bound for the maximum size of a SysV segment.
     pub shmmax: Option<ByteSize>,
-    /// Minimum of `min_free_kbytes`.
+    /// Lower bound for `min_free_kbytes`.
     pub min_free_kbytes: Option<MinFree>,
 }
 
@@ -72,7 +72,7 @@ pub struct WantedPages {
 /// One wanted mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedMount {
-    /// The pool of its pages.
+    /// The pool that provides its pages.
     pub size: PoolName,
     /// Owner of the mount.
     pub owner: Owner,
@@ -120,7 +120,7 @@ pub fn read(path: &Path) -> Result<Wanted, WantedError> {
     parse(&text, path)
 }
 
-/// Reads the text of such a file; `path` is named in errors.
+/// Parses the text of a file of wanted state; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<Wanted, WantedError> {
     let wanted = toml_keys::read(path.display(), text, |keys| {
         let mut wanted = Wanted {
@@ -208,12 +208,12 @@ impl Field for MinFree {
 
 // Differences between a wanted state and the machine. Reads only.
 
-/// The changes to reach a wanted state: only the differences.
+/// The changes that reach a wanted state; settings that already have their value are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Pools to resize.
     pub requests: Vec<Request>,
-    /// Overcommit limits: size, current value, wanted value.
+    /// Changed overcommit limits: page size, current limit, wanted limit.
     pub overcommits: Vec<(PageSize, u64, u64)>,
     /// Other settings.
     pub settings: Vec<Raise>,
@@ -366,9 +366,9 @@ impl Plan {
 pub struct Ensured {
     /// The result of each resized pool.
     pub outcomes: Vec<Outcome>,
-    /// Restored settings, after a stop, or after a shortage with all-or-nothing.
+    /// The restored settings, if the call was stopped, or if a pool fell short with all-or-nothing.
     pub given_back: Option<Vec<Restoration>>,
-    /// Changes of an earlier, killed superpage that were undone first.
+    /// Changes of an earlier superpage process that was killed; they were undone first.
     pub inherited: Vec<Restoration>,
 }
 
@@ -379,8 +379,8 @@ impl Ensured {
     }
 }
 
-/// Executes a plan: settings first (they cost nothing and may help the pools grow), then pools, then mounts. An
-/// error restores all changes. Mounts are made on the real machine only.
+/// Executes a plan: first settings, which cost nothing and may help the pools grow; then pools; then mounts. An error
+/// restores all changes. Mounts are made on the real machine only.
 pub fn carry_out(
     root: &Root,
     journal_dir: &Path,

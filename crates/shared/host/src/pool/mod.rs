@@ -1,10 +1,10 @@
 //! hugetlb pools: their sizes, mounts, permissions and users, and the changes to a wanted state.
 //!
-//! Every setting is written through [`crate::journal`]; the three actions that are not settings (compaction, demotion,
-//! mounts) are typed operations. This module prints nothing.
+//! Every setting is written through [`crate::journal`]; compaction, demotion and mounts are not settings and have typed
+//! operations. This module prints nothing.
 //!
-//! Three steps: [`Status::read`] reads the pools; [`resolve`] turns [`Spec`]s into [`Request`]s, purely; [`apply`]
-//! executes them under one journal and reports the result of each.
+//! Three steps: [`Status::read`] reads the pools; [`resolve`] turns [`Spec`]s into [`Request`]s without I/O; [`apply`]
+//! executes the requests under one journal and reports each result.
 
 pub mod boot;
 pub mod ensure;

@@ -1,4 +1,5 @@
-//! hugetlbfs mounts: existing mounts, mounts to make, and lines that make them permanent.
+//! hugetlbfs mounts: existing mounts, mounts to make, and configuration lines that make mounts
+//! permanent.
 
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -16,18 +17,18 @@ use crate::{ReadError, Root, root};
 // Lines have any length (overlayfs lists all its layers), sources may contain slashes or be empty, and spaces, tabs,
 // newlines, `#` and backslashes in names are escaped in octal (`\040`).
 
-/// One hugetlbfs mount. `None`: the kernel does not print the option because it has its default value.
+/// One hugetlbfs mount. An option is `None` if it has its default value, because the kernel then does not print it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// Mount point.
     pub point: PathBuf,
-    /// Mounted source: a word without meaning for hugetlbfs.
+    /// The mount's source, which means nothing to hugetlbfs.
     pub source: String,
-    /// The pool of its pages.
+    /// Page size of the pool that provides its pages.
     pub page_size: Option<PageSize>,
-    /// Maximum size.
+    /// Maximum bytes.
     pub size: Option<ByteSize>,
-    /// Size reserved at mount time.
+    /// Bytes reserved at mount time.
     pub min_size: Option<ByteSize>,
     /// Maximum number of files.
     pub inodes: Option<u64>,
@@ -53,7 +54,7 @@ pub fn mounts(root: &Root) -> Result<Vec<Mount>, ReadError> {
 pub fn parse(text: &str, path: &Path) -> Result<Vec<Mount>, ReadError> {
     let mut mounts = Vec::new();
     for (line, bad) in root::numbered(text, path) {
-        // Split at single spaces: a source may be the empty word.
+        // Split at single spaces: the source may be empty.
         let words: Vec<&str> = line.split(' ').collect();
         let [source, point, kind, options, ..] = words.as_slice() else {
             return Err(bad("`source point type options 0 0`"));
@@ -94,7 +95,7 @@ impl Mount {
     }
 }
 
-/// `\040` and similar escapes as bytes; all other text unchanged.
+/// Decodes `\040` and similar octal escapes to bytes; other text stays unchanged.
 fn unescape(word: &str) -> String {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
@@ -110,15 +111,15 @@ fn unescape(word: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// User and group names are looked up in the files only; names known only to a directory service must be given as
-// numbers. A query would need the C library's name service in a program that may run at boot.
+// User and group names are looked up in the files only. Names known only to a directory service must be given as
+// numbers: looking them up would need the C library's name service in a program that may run at boot.
 
-/// A user's id; a number stands for itself.
+/// Returns a user's id; `name` may be a number.
 pub fn user_id(root: &Root, name: &str) -> Result<u32, PoolError> {
     look_up(root, name, "user", "/etc/passwd")
 }
 
-/// A group's id; a number stands for itself.
+/// Returns a group's id; `name` may be a number.
 pub fn group_id(root: &Root, name: &str) -> Result<u32, PoolError> {
     look_up(root, name, "group", "/etc/group")
 }
@@ -141,9 +142,9 @@ fn look_up(
     id.ok_or_else(|| PoolError::NoSuchName { kind, name: name.chars().take(80).collect(), file })
 }
 
-// Mount point and options, decided before anything is made. Pure, except for the lookup of names.
+// Decides mount point and options before anything is made. No I/O except the lookup of names.
 
-/// Directory of all mounts: the one that scripts written for hugeadm expect.
+/// Directory of all mounts: hugeadm's, which scripts written for hugeadm expect.
 pub const MOUNTS_DIR: &str = "/var/lib/hugetlbfs";
 
 /// Owner of a mount.
@@ -235,7 +236,8 @@ impl MountPlan {
         options + &format!(",uid={},gid={},mode={:04o}", self.uid, self.gid, self.mode)
     }
 
-    /// How an existing mount at the same place differs; `None`: it does not.
+    /// Describes how an existing mount at the same place differs from this plan; `None` if it does
+    /// not.
     pub fn differs_from(&self, mount: &Mount) -> Option<String> {
         let known = |what: Option<ByteSize>| what.map_or("no limit".into(), |b| b.to_string());
         let differs = |what: &str, has: String, wants: String| {
@@ -270,8 +272,8 @@ impl std::str::FromStr for Owner {
     }
 }
 
-// Making and removing mounts. These are not settings that a journal could restore: a mount exists or not, and making
-// an existing one again changes nothing.
+// Making and removing mounts. A mount is not a setting that a journal could restore: it exists or not, and making an
+// existing mount again changes nothing.
 
 /// The result of making a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,7 +286,7 @@ pub enum MountOutcome {
 }
 
 impl MountPlan {
-    /// The result that [`make`] would have: an error if something else is mounted there. Writes nothing.
+    /// Predicts the result of [`make`]; an error if something else is mounted there. Writes nothing.
     pub fn check(&self, mounts: &[Mount]) -> Result<MountOutcome, PoolError> {
         // The last mount at a place hides earlier ones.
         let Some(there) = mounts.iter().rev().find(|mount| mount.point == self.point) else {
@@ -300,7 +302,7 @@ impl MountPlan {
     }
 }
 
-/// Makes the mount, and the directories above it. Needs root. Always on the real machine.
+/// Makes the mount, and the directories above it. Needs root. Works only on the real machine.
 pub fn make(plan: &MountPlan) -> Result<MountOutcome, PoolError> {
     if plan.check(&mounts(&Root::real())?)? == MountOutcome::AlreadyThere {
         return Ok(MountOutcome::AlreadyThere);
@@ -317,15 +319,15 @@ pub fn make(plan: &MountPlan) -> Result<MountOutcome, PoolError> {
     Ok(MountOutcome::New)
 }
 
-/// Makes a directory and its missing parents with mode 0755 regardless of the umask: the mount's owner may be another
-/// user than the caller.
+/// Makes a directory and its missing parents with mode 0755 regardless of the umask: the mount's owner may not be the
+/// caller.
 fn make_directories(point: &Path) -> io::Result<()> {
     const MODE: u32 = 0o755;
     let missing = point.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
     for dir in missing.collect::<Vec<_>>().into_iter().rev() {
         match DirBuilder::new().mode(MODE).create(dir) {
             Ok(()) => fs::set_permissions(dir, Permissions::from_mode(MODE))?,
-            // Another process made it meanwhile: its mode is not changed.
+            // Another process made the directory meanwhile; its mode stays.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(error) => return Err(error),
         }
@@ -333,8 +335,8 @@ fn make_directories(point: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmounts `point` and removes its directory and the parents that [`make`] made and that are now empty. Touches
-/// only hugetlbfs.
+/// Unmounts `point`, which must be a hugetlbfs mount. Then removes its directory, and the parents in [`MOUNTS_DIR`]
+/// that are now empty.
 pub fn remove(point: &Path) -> Result<(), PoolError> {
     let mounts = mounts(&Root::real())?;
     if !mounts.iter().any(|mount| mount.point == point) {
@@ -347,7 +349,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
     sys::mount::unmount(point)?;
     let ours = |dir: &&Path| *dir != Path::new(MOUNTS_DIR) && dir.starts_with(MOUNTS_DIR);
     for dir in std::iter::once(point).chain(point.ancestors().skip(1).take_while(ours)) {
-        // The directory is not empty, or busy: it stays.
+        // The directory is not empty, or busy: keep it.
         if fs::remove_dir(dir).is_err() {
             break;
         }
@@ -355,7 +357,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
     Ok(())
 }
 
-// Lines that restore a mount after a reboot. Text only; no user's files are edited.
+// Lines that restore a mount after a reboot. Returned as text; no file is edited.
 
 /// A line for `/etc/fstab`.
 pub fn fstab_line(plan: &MountPlan) -> String {

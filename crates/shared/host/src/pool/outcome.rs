@@ -26,9 +26,9 @@ pub struct Request {
 /// Options of a resize.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether a growth that cannot fit is refused.
+    /// Whether to refuse a growth that cannot fit.
     pub headroom: HeadroomRule,
-    /// Whether memory may be compacted for the growth.
+    /// Whether superpage may compact memory for the growth.
     pub compaction: Compaction,
     /// What happens to a pool that did not get all pages.
     pub shortage: Shortage,
@@ -40,14 +40,14 @@ pub enum HeadroomRule {
     /// It is refused, without any write.
     #[default]
     Check,
-    /// It is tried; it still stops at a quarter of the margin.
+    /// The growth is tried anyway. It stops when only a quarter of the margin is left.
     Force,
 }
 
-/// Whether memory may be compacted.
+/// Whether superpage may compact memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compaction {
-    /// Compact if there are not enough free blocks of this size.
+    /// Compact if too few blocks of this size are free.
     #[default]
     WhenNeeded,
     /// superpage never compacts; the kernel may compact for each page.
@@ -64,7 +64,7 @@ pub enum Shortage {
     GiveBack,
 }
 
-/// The result of one request.
+/// The result of one resize.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The pool.
@@ -73,9 +73,10 @@ pub struct Outcome {
     pub node: Option<NodeId>,
     /// Number of persistent pages requested.
     pub asked: u64,
-    /// Number of persistent pages before.
+    /// Number of persistent pages before the request.
     pub before: u64,
-    /// Number of persistent pages that the kernel gave, read back. Released again if `Applied::given_back`.
+    /// Number of persistent pages that the pool has, read back. If `Applied::given_back` is set, the pool returned to
+    /// its old size afterwards.
     pub got: u64,
     /// Number of attempts.
     pub rounds: u32,
@@ -128,14 +129,15 @@ pub struct Progress {
 pub struct Applied {
     /// The result of each request, in the given order.
     pub outcomes: Vec<Outcome>,
-    /// Restored settings, with [`Shortage::GiveBack`] after a shortage, or after a stop.
+    /// The restored settings, if the call was stopped, or if a pool fell short with
+    /// [`Shortage::GiveBack`].
     pub given_back: Option<Vec<Restoration>>,
-    /// Changes of an earlier, killed superpage that were undone first.
+    /// Changes of an earlier superpage process that was killed; they were undone first.
     pub inherited: Vec<Restoration>,
 }
 
 impl Outcome {
-    /// Whether the request was fully met.
+    /// Whether the pool got all requested pages.
     pub fn is_full(&self) -> bool {
         self.got == self.asked
     }
@@ -209,7 +211,7 @@ pub enum PoolError {
         /// Number of pages that fit.
         fits: u64,
     },
-    /// The kernel makes no surplus pages of this size.
+    /// The kernel cannot make surplus pages of this size.
     #[error(
         "pages of {size} cannot be overcommitted: they are gigantic (larger than the largest block \
          of free memory), and the kernel makes such pages only for the persistent pool; use \
@@ -227,7 +229,7 @@ pub enum PoolError {
         /// The reason.
         why: &'static str,
     },
-    /// The kernel refused an action without a value to restore.
+    /// The kernel refused an action that has no value to restore.
     #[error("cannot {doing} ({}): {source}{}", path.display(), remedy(source))]
     Action {
         /// `compact memory`, `demote`, `create`, ...
@@ -250,7 +252,7 @@ pub enum PoolError {
         /// The file that was searched.
         file: &'static str,
     },
-    /// A setting that would be lowered.
+    /// The new value would lower a setting that is only ever raised.
     #[error("{what} is already {now} and is never lowered (requested: {asked})")]
     WouldLower {
         /// The setting.
@@ -272,7 +274,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Whether the caller's request is invalid, as opposed to impossible on this machine.
+    /// Whether the caller's request is invalid, rather than impossible on this machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
 //! Resizing pools: check everything, shrink first, grow in steps, read back, report.
 //!
-//! One journal covers a whole call of [`apply`]: after a kill at any point, `superpage restore` restores every pool;
-//! after a normal end the pages stay (or, if requested, none do).
+//! One journal covers a whole call of [`apply`]. After a kill at any point, `superpage restore` restores every pool.
+//! After a normal end the new sizes stay, or all pools return to their old sizes if requested.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -41,10 +41,10 @@ pub fn resolve(
     Ok(requests)
 }
 
-/// Refuses requests that together do not fit. Writes nothing.
+/// Refuses requests that do not fit in memory together. Writes nothing.
 pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
     let bytes = |pages: u64, request: &Request| pages.saturating_mul(request.size.bytes());
-    // Per node: a request to one node takes nothing from another.
+    // Count each node separately: a request to one node takes nothing from another.
     let (mut taken, mut freed) = (BTreeMap::new(), BTreeMap::new());
     let add = |to: &mut BTreeMap<Option<NodeId>, u64>, node, bytes| {
         let sum: &mut u64 = to.entry(node).or_default();
@@ -56,13 +56,14 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
     };
     // Shrinking requests are executed first.
     for request in requests {
-        // Pages in use of a shrinking pool free no memory yet.
+        // Pages in use stay allocated when a pool shrinks, so they free no memory yet.
         let free = status.pool(request.size)?.free.unwrap_or(0);
         let pages = request.before.saturating_sub(request.target).min(free);
         add(&mut freed, request.node, bytes(pages, request));
     }
     for request in requests {
-        // Surplus pages, which are already in the pool, become persistent first.
+        // A growing pool first turns its surplus pages, which it already has, into persistent
+        // pages.
         let surplus = status.surplus(request.size, request.node)?.unwrap_or(0);
         let pages = request.target.saturating_sub(request.before.saturating_add(surplus));
         if pages == 0 {
@@ -78,7 +79,7 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
     Ok(())
 }
 
-/// Executes the requests, shrinking ones first. `progress` is called after every step, and may stop the call, which
+/// Executes the requests, shrinking ones first. Calls `progress` after every step. If `progress` stops the call,
 /// restores all pools.
 pub fn apply(
     root: &Root,
@@ -108,7 +109,8 @@ pub fn apply(
     Ok(Applied { outcomes, given_back, inherited })
 }
 
-/// Resizes pools under a journal that the caller keeps or restores; ends early on a stop.
+/// Resizes pools under a journal that the caller keeps or restores; ends early if `progress` stops
+/// it.
 pub(super) fn resize_all(
     root: &Root,
     journal: &mut Journal,
@@ -116,7 +118,7 @@ pub(super) fn resize_all(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Outcome>, PoolError> {
-    // Undoing a killed command's changes may have shrunk the pools since the requests were made.
+    // Undoing a killed command's changes may have shrunk the pools after the requests were made.
     let status = Status::read(root)?;
     let mut requests = requests.to_vec();
     for request in &mut requests {
@@ -127,7 +129,7 @@ pub(super) fn resize_all(
     order.sort_by_key(|index| requests[*index].target > requests[*index].before);
     let mut outcomes: Vec<Outcome> = requests.iter().map(unchanged).collect();
     for index in order {
-        // An error drops the journal, which restores all changes so far.
+        // An error drops the journal, which restores all changes made so far.
         outcomes[index] = resize(root, journal, requests[index], options, progress)?;
         if matches!(outcomes[index].why_short, Some(WhyShort::Stopped)) {
             break;
@@ -136,7 +138,7 @@ pub(super) fn resize_all(
     Ok(outcomes)
 }
 
-/// Resizes one pool by a journal, or by a share in it, that the caller keeps or restores. The caller must enforce
+/// Resizes one pool through a journal or a shared knob, which the caller keeps or restores. The caller must enforce
 /// `options.headroom`: see [`check_headroom`].
 pub fn resize(
     root: &Root,
@@ -154,7 +156,7 @@ pub fn resize(
         outcome.why_short = (outcome.got != target).then_some(WhyShort::NotShrunk);
         let status = Status::read(root)?;
         let surplus = status.surplus(size, request.node)?.unwrap_or(0);
-        // At most the pages to remove: surplus pages of other programs do not count.
+        // Count at most the pages to remove: other programs may have surplus pages too.
         outcome.still_in_use = surplus.min(before - target);
     } else if target > before {
         let may = options.compaction == Compaction::WhenNeeded;
@@ -216,7 +218,7 @@ impl Growable for Kernel<'_> {
     }
 
     fn compact(&mut self) -> bool {
-        // Without compaction the growth may still succeed, so a refusal is not an error.
+        // A refused compaction is not an error, because the growth may still succeed.
         zones::compact(self.root, self.request.node).is_ok()
     }
 
@@ -225,7 +227,8 @@ impl Growable for Kernel<'_> {
     }
 }
 
-/// Whether the free blocks hold all requested pages, so that compaction would gain nothing.
+/// Whether free blocks of this size suffice for all requested pages, so that compaction would gain
+/// nothing.
 fn is_contiguous(root: &Root, request: Request) -> bool {
     let ready = contiguity(root, request).and_then(|found| found.superpages);
     ready.is_some_and(|pages| pages >= request.target - request.before)
@@ -252,7 +255,8 @@ fn why_stalled(root: &Root, request: Request, missing: u64) -> WhyShort {
     }
 }
 
-// The overcommit limit: maximum number of surplus pages that a pool may make on demand.
+// The overcommit limit: the maximum number of surplus pages that the kernel makes for a pool on
+// demand.
 
 /// Maximum number of surplus pages of `size`.
 pub fn overcommit(status: &Status, size: PageSize) -> Result<u64, PoolError> {
@@ -263,15 +267,15 @@ pub fn overcommit(status: &Status, size: PageSize) -> Result<u64, PoolError> {
 /// Refuses a limit that this kernel does not accept, before any write.
 pub fn check_overcommit(status: &Status, size: PageSize, pages: u64) -> Result<(), PoolError> {
     status.pool(size)?;
-    // The kernel refuses every value for gigantic pages, even the 0 they have.
+    // The kernel refuses every value for gigantic pages, even their current value 0.
     if status.is_gigantic(size) && pages > 0 {
         return Err(PoolError::GiganticOvercommit { size });
     }
     Ok(())
 }
 
-/// Sets the maximum number of surplus pages of `size`; returns the limit before and the limit now. Takes no memory.
-/// The caller keeps or restores the journal.
+/// Sets the maximum number of surplus pages of `size`; returns the old and the new limit. Allocates no memory. The
+/// caller keeps or restores the journal.
 pub fn set_overcommit(
     root: &Root,
     journal: &mut Journal,
@@ -295,17 +299,17 @@ pub fn set_overcommit(
     }
 }
 
-// Whether pages fit into memory, before any is taken.
+// Checks whether pages fit into memory before any page is allocated.
 
 /// Memory available for pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headroom {
-    /// On the whole machine (`None`) or on this node.
+    /// The node; `None`: the whole machine.
     pub node: Option<NodeId>,
-    /// Memory available without swapping.
+    /// Bytes available without swapping.
     pub available: ByteSize,
-    /// Memory that must stay for the rest of the machine: a twentieth of memory, at least 64 MiB and at most 2 GiB.
-    /// Reclaim cannot use a pool's pages, so too large a pool ends in the OOM killer, not in an error.
+    /// Bytes that must stay for the rest of the machine: a twentieth of memory, at least 64 MiB and at most 2 GiB. The
+    /// kernel cannot reclaim a pool's pages, so too large a pool wakes the OOM killer instead of returning an error.
     pub margin: ByteSize,
 }
 
@@ -331,7 +335,7 @@ impl Headroom {
         self.available.bytes().saturating_sub(self.margin.bytes()) / size.bytes()
     }
 
-    /// Fails if `bytes` more do not fit; `pages` and `size` are for the message.
+    /// Fails if `bytes` more bytes do not fit; `pages` and `size` are for the message.
     pub fn check(&self, pages: u64, size: PageSize, bytes: u64) -> Result<(), PoolError> {
         let free = self.available.bytes().saturating_sub(self.margin.bytes());
         if bytes <= free {
@@ -354,7 +358,7 @@ impl Headroom {
         })
     }
 
-    /// Memory that even a forced growth leaves: a quarter of the margin.
+    /// Bytes that even a forced growth leaves free: a quarter of the margin.
     pub fn floor(&self) -> ByteSize {
         ByteSize(self.margin.bytes() / 4)
     }
@@ -364,8 +368,9 @@ fn margin(total: ByteSize) -> ByteSize {
     ByteSize((total.bytes() / 20).clamp(64 << 20, 2 << 30))
 }
 
-/// Available and total bytes of a node. The kernel estimates MemAvailable only for the whole machine; here it is free
-/// memory plus half of the page cache (si_mem_available() subtracts at most half of it as the working set).
+/// Available and total bytes of a node. The kernel estimates MemAvailable only for the whole machine. For a node, the
+/// estimate is free memory plus half of the page cache (si_mem_available() subtracts at most half of the page cache as
+/// the working set).
 fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>, ReadError> {
     let path = format!("{}/node{node}/meminfo", hugetlb::NODES);
     let text = root.read(&path)?;
@@ -382,19 +387,19 @@ fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>
     Ok(known.map(|(free, total)| (ByteSize(free.saturating_add(file)), ByteSize(total))))
 }
 
-// Growing a pool: in steps, repeated while there is progress, and never beyond the machine's spare memory. Accesses no
-// files: the caller provides the pool, so that tests can simulate every sequence of events. See
-// docs/decisions/settings.md#2.
+// Growing a pool in steps, while there is progress, and never beyond the machine's spare memory. The caller provides
+// the pool through [`Growable`], so that tests can simulate every sequence of events. See docs/decisions/settings.md#2.
 
 /// A growable pool: the kernel's, or a misbehaving fake in tests.
 pub(super) trait Growable {
     /// Requests `pages` persistent pages; returns the resulting number.
     fn set(&mut self, pages: u64) -> Result<u64, PoolError>;
-    /// Number of additional pages until the machine runs out; `None` if unknown.
+    /// Number of pages that the pool can still grow before the machine runs out of memory; `None`
+    /// if unknown.
     fn spare(&mut self) -> Option<u64>;
-    /// Compacts free memory. False if that is impossible.
+    /// Compacts free memory. Returns false if compaction is impossible.
     fn compact(&mut self) -> bool;
-    /// Reports progress, and returns whether to stop.
+    /// Reports progress; the result tells whether to stop.
     fn report(&mut self, pages: u64, compacting: bool) -> ControlFlow<()>;
 }
 
@@ -420,10 +425,11 @@ pub(super) enum End {
     Stopped,
 }
 
-/// Maximum number of attempts; no pool that still grows needs more, and each may cost the kernel seconds of reclaim.
+/// Maximum number of attempts. A pool that still grows needs no more, and each attempt may cost the kernel seconds of
+/// reclaim.
 const MAX_ROUNDS: u32 = 16;
-/// Maximum number of attempts without any page. Two, because the first may only have triggered the reclaim and
-/// compaction that lets the second succeed.
+/// Maximum number of successive attempts that gain no page. Two, because the first may only have triggered the reclaim
+/// and compaction that let the second succeed.
 const MAX_STALLED: u32 = 2;
 
 /// Grows from `before` to `target` in steps of at most `step` pages.
@@ -452,7 +458,8 @@ pub(super) fn grow_in_steps(
             return Ok(Growth { end: End::NoMemory, ..done });
         }
         let got = means.set(ask)?;
-        // Fewer than before: another process shrinks the pool. That is no progress either.
+        // The pool has fewer pages than before: another process is shrinking it. This is no
+        // progress either.
         stalled = if got > done.got { 0 } else { stalled + 1 };
         done.got = got;
         if means.report(got, false).is_break() {
@@ -469,20 +476,20 @@ pub(super) fn grow_in_steps(
     Ok(done)
 }
 
-// Demotion: splitting free pages of one pool into pages of a smaller one, without releasing memory in between (1 GiB
+// Demotion splits free pages of one pool into pages of a smaller size, without releasing the memory in between (1 GiB
 // page -> 512 pages of 2 MiB, in about 3 ms).
 //
-// An action, not a setting: the kernel cannot merge the pieces again, so there is nothing to journal. The journal's
-// lock is held nevertheless, so that no other process resizes meanwhile.
+// Demotion is not a setting: the kernel cannot merge the pieces again, so there is nothing to journal. The caller must
+// hold the journal's lock nevertheless, so that no other process resizes the pools meanwhile.
 
 /// Result of a demotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demoted {
     /// The pool whose pages were split.
     pub from: PageSize,
-    /// The pool that got the pieces.
+    /// The pool that got the smaller pages.
     pub into: PageSize,
-    /// Number of pages requested to be split.
+    /// Number of pages to split, as requested.
     pub asked: u64,
     /// Number of pages split.
     pub got: u64,
@@ -492,7 +499,7 @@ pub struct Demoted {
     pub pieces: u64,
 }
 
-/// The size that pages of `size` can be split into.
+/// The size of the pieces that a page of `size` is split into.
 pub fn demotes_into(status: &Status, size: PageSize) -> Result<PageSize, PoolError> {
     let why = "no smaller pool, or a kernel before 5.16";
     status.pool(size)?.demote_size.ok_or(PoolError::NoDemotion { size, why })
@@ -552,7 +559,7 @@ mod grow_tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A pool that grows by up to `gives[n]` pages at the n-th write, plus a fixed number per compaction.
+    /// A pool that grows by up to `gives[n]` pages at the n-th write, and by a fixed number of pages per compaction.
     struct Fake {
         has: u64,
         gives: Vec<u64>,

@@ -1,5 +1,5 @@
-//! Machine settings related to the pools: permission for hugetlb shared memory, maximum size of a segment, and the free
-//! memory that the kernel keeps for superpages.
+//! Machine settings related to the pools: who may use hugetlb shared memory, the maximum size of a segment, and the
+//! memory that the kernel keeps free.
 
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -11,13 +11,14 @@ use crate::{MemInfo, ReadError, Root, ZoneLevels, root};
 /// Settings related to the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelatedSettings {
-    /// `hugetlb_shm_group`: members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: no group.
+    /// `hugetlb_shm_group`: its members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: no
+    /// group.
     pub shm_group: Option<u32>,
     /// `shmmax`: the largest SysV segment in bytes.
     pub shmmax: Option<u64>,
     /// `min_free_kbytes`.
     pub min_free_kbytes: Option<u64>,
-    /// Recommended minimum; `None` if zones or the page size are unknown.
+    /// Recommended minimum of `min_free_kbytes`; `None` if zones or the page size are unknown.
     pub recommended_min_free_kbytes: Option<u64>,
 }
 
@@ -41,8 +42,8 @@ pub fn set_shm_group(journal: &mut Journal, gid: u32) -> Result<Written, PoolErr
     Ok(journal.set(&Knob::hugetlb_shm_group(), &gid.to_string())?)
 }
 
-/// Raises the maximum size of a SysV segment. Never lowers it: the kernel's default is no limit, and a lower limit
-/// breaks programs unrelated to superpages.
+/// Raises the maximum size of a SysV segment. Never lowers it: the kernel's default is unlimited, and a lower limit
+/// breaks unrelated programs.
 pub fn raise_shmmax(
     root: &Root,
     journal: &mut Journal,
@@ -82,14 +83,15 @@ pub fn check_raise(
     if asked < now { Err(PoolError::WouldLower { what, now, asked }) } else { Ok(()) }
 }
 
-/// `min_free_kbytes` that avoids mixing pages of different mobility, in kB: two free pageblocks in each zone, and three
-/// for each fallback between the three migrate types. It is the kernel's rule for THP (mm/khugepaged.c
-/// set_recommended_min_free_kbytes()) and hugeadm's, which counts every listed zone, also empty ones; like the
-/// kernel's, at most a twentieth of memory.
+/// The value of `min_free_kbytes` (in kB) that avoids mixing pages of different mobility: two free pageblocks in each
+/// zone, and three for each fallback between the three migrate types. This is the kernel's rule for THP
+/// (mm/khugepaged.c set_recommended_min_free_kbytes()), capped like the kernel's at a twentieth of memory. As in
+/// hugeadm, empty zones count too.
 pub fn recommended_min_free(root: &Root) -> Result<Option<u64>, ReadError> {
     let memory = MemInfo::read(root)?;
     let zones = ZoneLevels::read(root)?.len() as u64;
-    // A pageblock has the THP size, whatever the default pool is (default_hugepagesz=1G).
+    // A pageblock has the THP size even if the default pool has another size
+    // (default_hugepagesz=1G).
     let block = crate::Thp::pmd_size_of(root).ok().or(memory.default_hugepage);
     let (Some(block), Some(total)) = (block, memory.total) else {
         return Ok(None);

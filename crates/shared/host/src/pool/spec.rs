@@ -1,11 +1,11 @@
-//! `Spec`: a user's request to a pool in one word, `2M:+512M`. Pure: text and numbers only.
+//! `Spec`: a user's request to a pool in one word, `2M:+512M`. No I/O.
 
 use std::fmt;
 use std::str::FromStr;
 
 use units::{ByteSize, PageSize};
 
-/// A change to one pool: `SIZE:[+-]AMOUNT`.
+/// A change of one pool's size: `SIZE:[+-]AMOUNT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     /// The pool.
@@ -51,7 +51,7 @@ pub enum SpecError {
     /// No colon.
     #[error("invalid pool change `{0}`: expected SIZE:AMOUNT, e.g. 2M:512 or 2M:+1G")]
     NoColon(String),
-    /// Before the colon: neither `default` nor a power of two.
+    /// The word before the colon is neither `default` nor a power of two.
     #[error("invalid page size `{0}`: expected `default` or a size, e.g. 2M or 1G")]
     BadPool(String),
     /// Invalid amount after the colon.
@@ -60,7 +60,7 @@ pub enum SpecError {
          + or - before it to grow or shrink by it"
     )]
     BadAmount(String),
-    /// Numeric overflow.
+    /// The amount overflows a 64-bit number.
     #[error("amount `{0}` is too large")]
     TooLarge(String),
     /// A number of bytes that is not a multiple of the page size.
@@ -71,7 +71,7 @@ pub enum SpecError {
         /// The pool's page size.
         size: PageSize,
     },
-    /// Two changes of one pool.
+    /// Two changes of the same pool.
     #[error("the pool of {0} pages is specified twice; specify each pool once")]
     Twice(PageSize),
     /// A decrease by more pages than the pool has.
@@ -145,7 +145,7 @@ fn amount(text: &str, whole: &str) -> Result<Amount, SpecError> {
 }
 
 impl Change {
-    /// Target number of pages, for a pool that has `now`.
+    /// Returns the target number of pages for a pool that now has `now` pages.
     pub fn target(self, size: PageSize, now: u64) -> Result<u64, SpecError> {
         match self {
             Self::To(amount) => amount.pages(size, now),
@@ -163,7 +163,7 @@ impl Change {
 }
 
 impl Amount {
-    /// The amount in pages of `size`, for a pool that has `now` of them.
+    /// Returns the amount as a number of pages of `size`, for a pool that now has `now` pages.
     pub fn pages(self, size: PageSize, now: u64) -> Result<u64, SpecError> {
         let pages = match self {
             Self::Pages(pages) => pages,
@@ -176,7 +176,8 @@ impl Amount {
                 u64::try_from(share).map_err(|_| SpecError::TooLarge(format!("{percent}%")))?
             }
         };
-        // No pool can exceed the address space, so its bytes must fit in 64 bits.
+        // No pool can exceed the address space, so reject amounts whose bytes do not fit in 64
+        // bits.
         let fits = pages.checked_mul(size.bytes()).is_some();
         if fits { Ok(pages) } else { Err(SpecError::TooLarge(pages.to_string())) }
     }
@@ -191,7 +192,7 @@ impl fmt::Display for PoolName {
     }
 }
 
-/// `bytes` in the notation of this grammar: in the largest unit without a fraction.
+/// Formats `bytes` in this grammar, in the largest unit that needs no fraction.
 pub fn exact(bytes: u64) -> String {
     let units = [("E", 60), ("P", 50), ("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     let whole = units.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1u64 << shift));

@@ -1,4 +1,4 @@
-//! `Status`: every pool, with all values needed to change it.
+//! `Status`: every pool, with every value that a change needs.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::{HugetlbPools, MemInfo, Pool, Root, Unknown, ZoneFree};
 /// The machine's pools at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Page size for programs that do not name one.
+    /// The default page size, for programs that do not name a size.
     pub default: Option<PageSize>,
-    /// Every pool, for the machine and by node.
+    /// Every pool, for the machine and for each node.
     pub pools: HugetlbPools,
-    /// By size: whether a page is larger than the buddy allocator's largest block. Such a gigantic page is assembled
-    /// from adjacent blocks, which succeeds best at boot, and cannot be overcommitted.
+    /// For each size, whether pages are gigantic: larger than the buddy allocator's largest block. The kernel assembles
+    /// a gigantic page from adjacent blocks, which succeeds best at boot. Gigantic pages cannot be overcommitted.
     pub gigantic: BTreeMap<PageSize, Option<bool>>,
     /// Values that could not be read, with reasons.
     pub unknown: Vec<Unknown>,
@@ -34,7 +34,8 @@ impl Status {
         }
         let memory = reasons.ask("/proc/meminfo", MemInfo::read(root));
         let zones = reasons.ask("/proc/buddyinfo", ZoneFree::read(root));
-        // mm/hugetlb.c hstate_is_gigantic(): order > MAX_PAGE_ORDER, the last column of buddyinfo.
+        // A page is gigantic if its order exceeds MAX_PAGE_ORDER, the last column of buddyinfo
+        // (mm/hugetlb.c hstate_is_gigantic()).
         let columns = zones.and_then(|zones| zones.iter().map(|zone| zone.blocks.len()).max());
         let largest =
             columns.and_then(|n| root.page_size().bytes().checked_shl(n.max(1) as u32 - 1));
@@ -65,7 +66,7 @@ impl Status {
         self.gigantic.get(&size) == Some(&Some(true))
     }
 
-    /// Persistent pages of a pool, on the machine or one node.
+    /// Number of persistent pages of a pool, on the machine or one node.
     pub fn persistent(&self, size: PageSize, node: Option<NodeId>) -> Result<u64, PoolError> {
         let unknown = || PoolError::Unknown { size, what: "how many pages it has" };
         let pool = self.pool(size)?;
@@ -75,7 +76,7 @@ impl Status {
         persistent.ok_or_else(unknown)
     }
 
-    /// Surplus pages of a pool, on the machine or one node.
+    /// Number of surplus pages of a pool, on the machine or one node.
     pub fn surplus(&self, size: PageSize, node: Option<NodeId>) -> Result<Option<u64>, PoolError> {
         match node {
             None => Ok(self.pool(size)?.surplus),

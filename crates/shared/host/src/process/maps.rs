@@ -15,13 +15,13 @@ use crate::{ReadError, Root, root};
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// First address after it.
+    /// The address after the last byte.
     pub end: u64,
-    /// Whether it may be read.
+    /// Whether the memory may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// Whether the memory may be written.
     pub writable: bool,
-    /// Whether it may be executed.
+    /// Whether the memory may be executed.
     pub executable: bool,
     /// Private or shared.
     pub sharing: Sharing,
@@ -45,7 +45,7 @@ pub enum Sharing {
     Shared,
 }
 
-/// A mapping that was queried by address.
+/// Converts a mapping that the kernel looked up by address.
 impl From<sys::procmap::Found> for Mapping {
     fn from(found: sys::procmap::Found) -> Self {
         let (major, minor) = found.device;
@@ -67,9 +67,9 @@ impl From<sys::procmap::Found> for Mapping {
 /// A device number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Device {
-    /// The driver.
+    /// The major number: the driver.
     pub major: u32,
-    /// The instance.
+    /// The minor number: the instance.
     pub minor: u32,
 }
 
@@ -79,12 +79,12 @@ impl Mapping {
         self.end - self.start
     }
 
-    /// Whether it is empty; never in a live process.
+    /// Whether the mapping is empty; no mapping of a live process is.
     pub fn is_empty(&self) -> bool {
         self.end == self.start
     }
 
-    /// Whether it contains at least one aligned block of `size`.
+    /// Whether the mapping contains at least one aligned block of `size`.
     pub fn holds_aligned(&self, size: units::PageSize) -> bool {
         let first = self.start.checked_next_multiple_of(size.bytes());
         let end = first.and_then(|first| first.checked_add(size.bytes()));
@@ -92,7 +92,7 @@ impl Mapping {
     }
 }
 
-/// The mappings of a process, lowest address first.
+/// Iterates over the mappings of a process, lowest address first.
 #[derive(Debug)]
 pub struct Maps<R> {
     lines: Lines<R>,
@@ -155,20 +155,20 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
         offset: hex(offset)?,
         device: Device { major: hex(major)?.try_into().ok()?, minor: hex(minor)?.try_into().ok()? },
         inode: inode.parse().ok()?,
-        // The kernel pads before the name; later spaces belong to the file name.
+        // The kernel pads with spaces before the name. Later spaces belong to the name.
         name: name.trim_start_matches(' ').to_string(),
     })
 }
 
 // `/proc/PID/smaps`, one mapping at a time; unknown fields are skipped.
 
-/// One mapping and its resident memory. A missing line counts as zero bytes, because a kernel without the line does not
-/// have that kind of page (`ShmemPmdMapped` came with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
+/// One mapping and its resident memory. A missing line counts as zero bytes, because a kernel that does not print the
+/// line has no such pages (`ShmemPmdMapped` came with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmapsEntry {
-    /// The line that begins the entry.
+    /// The mapping, from the line that begins the entry.
     pub mapping: Mapping,
-    /// The page size of the mapping: the base size, or that of a hugetlb pool.
+    /// The mapping's page size: the base page size, or the page size of a hugetlb pool.
     pub kernel_page_size: Option<PageSize>,
     /// Resident bytes, without hugetlb pages.
     pub rss: ByteSize,
@@ -180,13 +180,13 @@ pub struct SmapsEntry {
     pub lazy_free: ByteSize,
     /// Bytes of `anonymous` mapped by a PMD.
     pub anon_huge: ByteSize,
-    /// Shared memory mapped by a PMD.
+    /// Bytes of shared memory mapped by a PMD.
     pub shmem_pmd: ByteSize,
-    /// Page cache mapped by a PMD.
+    /// Bytes of page cache mapped by a PMD.
     pub file_pmd: ByteSize,
-    /// hugetlb pages that other processes map too; not in `rss`.
+    /// Bytes of hugetlb pages that other processes map too; not in `rss`.
     pub shared_hugetlb: ByteSize,
-    /// hugetlb pages that only this process maps; not in `rss`.
+    /// Bytes of hugetlb pages that only this process maps; not in `rss`.
     pub private_hugetlb: ByteSize,
     /// Bytes swapped out.
     pub swap: ByteSize,
@@ -219,21 +219,21 @@ impl SmapsEntry {
         }
     }
 
-    /// Whether the kernel printed this flag: `hg`: MADV_HUGEPAGE, `nh`: MADV_NOHUGEPAGE, `ht`: hugetlb.
+    /// Whether the kernel printed this flag. Examples: `hg`: MADV_HUGEPAGE, `nh`: MADV_NOHUGEPAGE, `ht`: hugetlb.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.vm_flags.split_ascii_whitespace().any(|have| have == flag)
     }
 }
 
-/// The mappings of a process with the resident memory of each, lowest address first.
+/// Iterates over the mappings of a process with their resident memory, lowest address first.
 #[derive(Debug)]
 pub struct Smaps<R> {
     lines: Lines<R>,
 }
 
 impl Smaps<BufReader<File>> {
-    /// Opens `/proc/PID/smaps`. Needs PTRACE_MODE_READ on the process. The kernel walks the page tables: 25 ms for each
-    /// GB in base pages on a Zen 4 guest (3 ms on a Cascade Lake guest), next to nothing in superpages.
+    /// Opens `/proc/PID/smaps`. Needs PTRACE_MODE_READ on the process. The kernel walks the page tables: for each GB in
+    /// base pages this takes 25 ms on a Zen 4 guest and 3 ms on a Cascade Lake guest; for superpages, next to nothing.
     pub fn open(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         Ok(Self { lines: Lines::open(root, &format!("/proc/{pid}/smaps"))? })
     }
@@ -313,7 +313,7 @@ impl SmapsEntry {
 // Resident memory of a process, from `/proc/PID/status`: cheap, without a page table walk.
 
 /// Resident memory of one process, in bytes. The kernel's per-CPU counters may be off by some dozen pages per CPU
-/// (proc_pid_status(5)). `None`: a kernel thread, or a line that this kernel does not print.
+/// (proc_pid_status(5)). A field is `None` for a kernel thread, or if this kernel does not print its line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
     /// The command's name.
@@ -336,27 +336,27 @@ pub struct Resident {
     pub page_tables: Option<ByteSize>,
     /// `THP_enabled`: false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Option<bool>,
-    /// Number of faults without I/O; from `/proc/PID/stat`.
+    /// Number of faults that needed no I/O, from `/proc/PID/stat`.
     pub minor_faults: Option<u64>,
-    /// Start time in clock ticks since boot: pid and start time identify a process uniquely.
+    /// Start time in clock ticks since boot. Pid and start time together identify a process.
     pub start_ticks: Option<u64>,
 }
 
 impl Resident {
-    /// `rss` and hugetlb together.
+    /// Bytes of `rss` and hugetlb together.
     pub fn total(&self) -> Option<ByteSize> {
         let hugetlb = self.hugetlb.map_or(0, ByteSize::bytes);
         Some(ByteSize(self.rss?.bytes().saturating_add(hugetlb)))
     }
 }
 
-/// Reads only `/proc/PID/status`; values from other files are `None`. Needs no privilege.
+/// Reads only `/proc/PID/status`; fields that other files provide are `None`. Needs no privilege.
 pub fn status(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let path = format!("/proc/{pid}/status");
     parse(&root.read(&path)?, &root.path(&path))
 }
 
-/// Reads `/proc/PID/status`, and faults and start time.
+/// Reads `/proc/PID/status`, and from `/proc/PID/stat` the faults and the start time.
 pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let resident = status(root, pid)?;
     let stat = stat(root, pid)?;

@@ -1,6 +1,6 @@
 //! Processes: their ancestry, their memory, and their mappings as streams.
 //!
-//! A process may end while it is read: see [`crate::ReadError::is_gone`].
+//! A process may end while its files are read: see [`crate::ReadError::is_gone`].
 
 mod maps;
 mod mounts;
@@ -22,7 +22,7 @@ pub fn is_in_first_namespace(root: &crate::Root) -> bool {
     link.is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
-/// The parsers alone, for text that was read already (fuzzing).
+/// The parsers alone, for fuzzing and for text that was read already.
 pub mod parse {
     pub use super::maps::parse as status;
     pub use super::maps::parse_line as maps_line;

@@ -13,13 +13,13 @@ use crate::{ReadError, Root, root};
 pub struct MemoryMounts {
     /// tmpfs and devtmpfs: shared memory.
     pub tmpfs: Vec<Device>,
-    /// hugetlbfs: pages of the pools, with their size if known.
+    /// hugetlbfs: pages of the pools, with their page size if known.
     pub hugetlbfs: Vec<(Device, Option<PageSize>)>,
 }
 
 impl MemoryMounts {
-    /// The mounts that a process sees. If mountinfo is missing or refused, the list is empty, and only the kernel's own
-    /// names for shared memory identify it.
+    /// The mounts that a process sees. If mountinfo is missing or unreadable, the list is empty; then only names that
+    /// the kernel gives (such as `/memfd:`) identify shared memory.
     pub fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
@@ -34,15 +34,15 @@ impl MemoryMounts {
         }
     }
 
-    /// Whether a device holds pages of a pool, and their size if known.
+    /// `Some` if a device belongs to hugetlbfs, with the page size if known.
     pub(crate) fn hugetlb(&self, device: Device) -> Option<Option<PageSize>> {
         let found = self.hugetlbfs.iter().find(|(hugetlbfs, _)| *hugetlbfs == device);
         found.map(|(_, size)| *size)
     }
 }
 
-/// The kernel's internal hugetlbfs mounts, one per size, which are in no mount table: they back anonymous hugetlb
-/// mappings, memfds and System V segments.
+/// The kernel's internal hugetlbfs mounts, one for each page size. No mount table lists them. They back anonymous
+/// hugetlb mappings, memfds and System V segments.
 fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     let sizes = HugetlbPools::read_sizes(root).into_keys();
     let device = |size| {
@@ -52,8 +52,8 @@ fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     sizes.filter_map(device).collect()
 }
 
-/// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): after any number of optional
-/// fields follow a lone `-` and the file system type.
+/// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): a lone `-` ends the optional
+/// fields, and the file system type follows.
 pub fn parse(text: &str, path: &Path) -> Result<MemoryMounts, ReadError> {
     let mut mounts = MemoryMounts::default();
     for (line, bad) in root::numbered(text, path) {

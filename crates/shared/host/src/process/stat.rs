@@ -27,23 +27,25 @@ pub struct Stat {
     pub group: Pid,
     /// Its session.
     pub session: Pid,
-    /// Number of faults without I/O, without waited-for children.
+    /// Number of faults of the process itself that needed no I/O.
     pub minor_faults: u64,
-    /// Number of faults without I/O of its waited-for children and their descendants.
+    /// Number of faults that needed no I/O, of children it waited for and their descendants.
     pub children_minor_faults: u64,
     /// Number of threads.
     pub threads: u64,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// Mapped bytes; 0 for kernel threads and after the process has released its memory.
+    /// Number of mapped bytes. 0 for kernel threads, and for processes that have released their
+    /// memory.
     pub mapped: u64,
-    /// Start address of its stack: unchanged by fork, new after exec. 0 without permission to trace the process, or if
-    /// the line is shorter.
+    /// Start address of its stack: unchanged by fork, new after exec. 0 if this process may not trace the process, or
+    /// if the line has no such field.
     pub stack_start: u64,
 }
 
 impl Stat {
-    /// Whether it is a zombie or dead; false while other threads outlive the main thread.
+    /// Whether the process is a zombie or dead. False if the main thread has ended but other
+    /// threads run.
     pub fn is_dead(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
@@ -64,7 +66,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 5, 6, 10, 11, 20, 22, 23 and 28 of proc_pid_stat(5); the parent is field 4.
+    // Fields 5, 6, 10, 11, 20, 22, 23 and 28 of proc_pid_stat(5); field 4 is the parent.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -83,9 +85,9 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     })
 }
 
-// Files that a watcher keeps open and reads many times a second.
+// Files that are kept open and read many times a second.
 
-/// An open `/proc/PID/status`. It stays bound to its process when the pid is reused.
+/// An open `/proc/PID/status`. The file belongs to its process even if the pid is reused.
 #[derive(Debug)]
 pub struct KeptStatus(KeptFile);
 
@@ -95,7 +97,7 @@ impl KeptStatus {
         KeptFile::open(root, &format!("/proc/{pid}/status")).map(Self)
     }
 
-    /// Reads the same as [`super::status`]; the error [is gone](ReadError::is_gone) if the process ended.
+    /// Reads what [`super::status`] reads. If the process ended, the error [is gone](ReadError::is_gone).
     pub fn read(&mut self) -> Result<Resident, ReadError> {
         let (text, path) = self.0.read()?;
         maps::parse(&text, path)
@@ -130,17 +132,17 @@ impl KeptLoad {
         })
     }
 
-    /// The most recently assigned pid on this machine: while it stays the same, no process was created, so a
-    /// tree read before is still complete.
+    /// The most recently assigned pid on this machine. While this pid stays the same, no process was created, so a tree
+    /// read before lists every process.
     pub fn newest_pid(&mut self) -> Result<Pid, ReadError> {
         let (text, path) = self.0.read()?;
         tree::parse_newest(&text, path)
     }
 }
 
-// A file read line by line into one buffer: a process may have 65530 mappings and more.
+// Files that are read line by line into one buffer: a process may have 65530 or more mappings.
 
-/// Lines of a file with their numbers. Owned by one parser.
+/// Reads the lines of a file and counts them.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     reader: R,
@@ -155,8 +157,8 @@ impl Lines<BufReader<File>> {
         let path = root.path(path);
         let file =
             File::open(&path).map_err(|source| ReadError::Io { path: path.clone(), source })?;
-        // The kernel fills at most one page per read of a /proc file; a larger buffer still saves system calls on smaps
-        // (0.7 KB for each mapping).
+        // The kernel fills at most one page per read of a /proc file; a larger buffer still saves system calls for
+        // smaps, which has 0.7 KB for each mapping.
         Ok(Self::new(BufReader::with_capacity(64 << 10, file), path))
     }
 }
@@ -178,7 +180,7 @@ impl<R: BufRead> Lines<R> {
         Ok(count > 0)
     }
 
-    /// The current line, without its end.
+    /// The current line, without its line feed.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer))
     }
@@ -188,7 +190,7 @@ impl<R: BufRead> Lines<R> {
         self.pushed_back = true;
     }
 
-    /// An error for the current line.
+    /// Makes an error for the current line.
     pub fn malformed(&self, expected: &'static str) -> ReadError {
         ReadError::malformed(&self.path, self.number, &self.text(), expected)
     }

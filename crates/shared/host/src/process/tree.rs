@@ -8,15 +8,15 @@ use units::Pid;
 use super::stat::{Stat, stat};
 use crate::{ReadError, Root};
 
-/// `pid` and all its live descendants, `pid` first, parents before children. Exited processes and zombies are left out;
-/// a missing `pid` gives an empty list. When a parent exits, its children are reparented to the nearest subreaper and
-/// are not found.
+/// `pid` and all its live descendants, `pid` first, parents before children. Omits exited processes and zombies; the
+/// list is empty if `pid` does not exist. Misses children whose parent exited, because the kernel gives them to the
+/// nearest subreaper.
 pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
     let processes = tree_with_stat(root, pid).into_iter();
     processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
 }
 
-/// The tree with each process's stat, including zombies.
+/// Returns the tree with each process's stat. Includes zombies.
 pub fn tree_with_stat(root: &Root, pid: Pid) -> Vec<(Pid, Stat)> {
     if stat(root, pid).is_err() {
         return Vec::new();
@@ -29,21 +29,21 @@ pub fn tree_with_stat(root: &Root, pid: Pid) -> Vec<(Pid, Stat)> {
     if has_children_files {
         descend(pid, |parent| children(root, parent), |pid| stat(root, pid).ok())
     } else {
-        // CONFIG_PROC_CHILDREN is off: read every process's parent.
+        // Without CONFIG_PROC_CHILDREN, read the parent of every process.
         let (by_parent, mut stats) = all_processes(root);
         let children = |parent| by_parent.get(&parent).cloned().unwrap_or_default();
         descend(pid, children, |pid| stats.remove(&pid))
     }
 }
 
-/// The fifth field of `/proc/loadavg`.
+/// Parses the fifth field of `/proc/loadavg`: the most recent pid.
 pub(super) fn parse_newest(text: &str, path: &Path) -> Result<Pid, ReadError> {
     let pid = text.split_ascii_whitespace().nth(4).and_then(|pid| pid.parse().ok());
     let bad = || ReadError::malformed(path, 1, text.trim_end(), "a pid in field 5");
     pid.map(Pid).ok_or_else(bad)
 }
 
-/// From `2/612`: the number of running threads.
+/// Parses the number of running threads from the field `2/612`.
 pub(super) fn parse_running(text: &str, path: &Path) -> Result<u64, ReadError> {
     let threads = text.split_ascii_whitespace().nth(3).and_then(|field| field.split_once('/'));
     let running = threads.and_then(|(running, _)| running.parse().ok());
@@ -52,7 +52,7 @@ pub(super) fn parse_running(text: &str, path: &Path) -> Result<u64, ReadError> {
     })
 }
 
-/// Breadth first. Each pid is visited once, so reused pids cannot form a cycle.
+/// Breadth first. Visits each pid once, so that reused pids cannot form a cycle.
 fn descend(
     first: Pid,
     children: impl Fn(Pid) -> Vec<Pid>,

@@ -1,4 +1,5 @@
-//! Decodes CPUID registers into TLB arrays: pure, so that registers of any CPU can be decoded.
+//! Decodes CPUID registers into TLB arrays: without I/O, so that registers of any CPU can be
+//! decoded.
 
 use units::PageSize;
 
@@ -15,8 +16,8 @@ const G1: u64 = 1 << 30;
 /// do not fit the 12 bits of their field).
 pub const AMD_UNIT: u32 = 32;
 
-/// The arrays that the leaves describe, first level first. Leaf 2 is used only if leaf 0x18 is empty (leaf 2's own
-/// descriptor 0xFE refers there).
+/// Decodes the arrays that the leaves describe, first level first. Uses leaf 2 only if leaf 0x18 is empty: descriptor
+/// 0xFE in leaf 2 refers to leaf 0x18.
 pub fn arrays(leaves: &Leaves) -> Vec<TlbArray> {
     let mut arrays = amd(leaves);
     arrays.extend(leaves.translation.iter().filter_map(translation));
@@ -33,7 +34,7 @@ fn array(level: u32, kind: TlbKind, pages: &[u64], entries: u32, ways: Option<u3
     TlbArray { level, kind, page_sizes, entries, ways }
 }
 
-/// Leaf 2. The lowest byte of EAX is an unused count; a register with its highest bit set is invalid.
+/// Decodes leaf 2. The lowest byte of EAX is an unused count; a register with its highest bit set is invalid.
 fn descriptors(registers: [u32; 4]) -> Vec<TlbArray> {
     let valid = registers.into_iter().filter(|register| register >> 31 == 0);
     let bytes: Vec<u8> = valid
@@ -80,7 +81,7 @@ fn translation(&[_, ebx, ecx, edx]: &[u32; 4]) -> Option<TlbArray> {
     Some(array(edx >> 5 & 7, kind, &pages, entries, Some(if full { entries } else { ways })))
 }
 
-/// AMD's leaves (APM volume 3, appendix E.4, manual).
+/// Decodes AMD's leaves (APM volume 3, appendix E.4, manual).
 fn amd(leaves: &Leaves) -> Vec<TlbArray> {
     let mut arrays = Vec::new();
     if let Some([eax, ebx, ..]) = leaves.amd_first {
@@ -112,8 +113,8 @@ fn amd(leaves: &Leaves) -> Vec<TlbArray> {
     arrays
 }
 
-/// Decodes a register with 12 bits of entries and 4 of associativity: instructions in the lower half, data in the upper
-/// half.
+/// Decodes a register with 12 bits for the number of entries and 4 bits for the associativity: instructions in the
+/// lower half, data in the upper half.
 fn halves(level: u32, register: u32, page: u64, unit: u32) -> [TlbArray; 2] {
     let half = |bits: u32, kind| {
         let entries = (bits & 0xfff) * unit;
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn cascade_lake_has_descriptors_only() {
-        // Registers of a Cascade Lake guest (docs/sources/kernel_facts.md 9); leaf 0x18 was all zero.
+        // Registers of a Cascade Lake guest (docs/sources/kernel_facts.md 9); leaf 0x18 was zero.
         let leaves = Leaves {
             descriptors: Some([0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000]),
             translation: vec![[0; 4]],
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn zen_4_as_this_project_was_built_on() {
-        // (measured) an EPYC 9R14 guest.
+        // (measured) Registers of an EPYC 9R14 guest.
         let leaves = Leaves {
             amd_first: Some([0xff48_ff40, 0xff48_ff40, 0x2008_0140, 0x2008_0140]),
             amd_second: Some([0x5c00_2200, 0x6c00_4200, 0x0400_6140, 0x0a00_9140]),
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn zen_5_counts_its_second_level_in_units_where_it_says_so() {
-        // (measured) an EPYC guest of family 26, whose hypervisor hides the bit of leaf 0x8000_0021.
+        // (measured) Registers of an EPYC guest of family 26. The hypervisor hides the bit of leaf 0x8000_0021.
         let hidden = Leaves {
             amd_first: Some([0xff60_ff40, 0xff60_ff40, 0x300c_0140, 0x2008_0140]),
             amd_second: Some([0x4080_2040, 0x6080_4040, 0x0400_8140, 0x0c00_9140]),

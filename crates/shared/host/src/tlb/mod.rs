@@ -1,5 +1,5 @@
-//! CPUID's description of the TLB and the hypervisor (x86), which no file contains. Queried on the real machine only;
-//! in a guest the hypervisor chooses the values.
+//! CPUID's description of the TLB and the hypervisor (x86), which no file contains. CPUID is read only on the real
+//! machine. In a guest the hypervisor chooses the values.
 
 mod decode;
 
@@ -21,9 +21,10 @@ pub struct TlbArray {
     pub kind: TlbKind,
     /// Page sizes of its translations.
     pub page_sizes: Vec<PageSize>,
-    /// Number of translations.
+    /// Number of entries.
     pub entries: u32,
-    /// Associativity; equal to `entries`: fully associative; `None`: unknown.
+    /// Associativity: the number of ways. Equal to `entries` if fully associative; `None` if
+    /// unknown.
     #[serde(default)]
     pub ways: Option<u32>,
 }
@@ -33,7 +34,7 @@ pub struct TlbArray {
 pub struct Leaves {
     /// Leaf 2: one-byte descriptors (Intel).
     pub descriptors: Option<[u32; 4]>,
-    /// Leaf 0x18, subleaf after subleaf (Intel since Goldmont Plus and Ice Lake).
+    /// Leaf 0x18, one element for each subleaf (Intel since Goldmont Plus and Ice Lake).
     pub translation: Vec<[u32; 4]>,
     /// Leaf 0x8000_0005: first level (AMD).
     pub amd_first: Option<[u32; 4]>,
@@ -59,8 +60,8 @@ pub enum TlbKind {
     Stores,
 }
 
-/// The arrays, first level first; empty on fixtures and other architectures. Arm's identification registers describe
-/// the base page sizes (ID_AA64MMFR0_EL1), but not the TLBs.
+/// Returns the arrays, first level first. The list is empty on fixtures and on other architectures: Arm's
+/// identification registers describe base page sizes (ID_AA64MMFR0_EL1), but not TLBs.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn arrays(root: &Root) -> Vec<TlbArray> {
     if root.is_real() { decode::arrays(&Leaves::read()) } else { Vec::new() }
@@ -77,7 +78,7 @@ impl Leaves {
         };
         let (basic, extended) = (ask(0, 0), ask(0x8000_0000, 0)[0]);
         let amd = |leaf: u32| (extended >= leaf).then(|| ask(leaf, 0));
-        // Reserved on other vendors' CPUs.
+        // Other vendors' CPUs reserve these leaves.
         let is_amd =
             [basic[1], basic[3], basic[2]] == AMD || [basic[1], basic[3], basic[2]] == HYGON;
         let amd = |leaf| amd(leaf).filter(|_| is_amd);
@@ -101,7 +102,7 @@ impl Leaves {
 const AMD: [u32; 3] = [0x6874_7541, 0x6974_6e65, 0x444d_4163];
 #[cfg(target_arch = "x86_64")]
 const HYGON: [u32; 3] = [0x6f67_7948, 0x6e65_476e, 0x656e_6975];
-/// More than any CPU reports: a hypervisor may return any number.
+/// Maximum number of subleaves read. More than any CPU reports; a hypervisor may report any number.
 #[cfg(target_arch = "x86_64")]
 const MAX_SUBLEAVES: u32 = 64;
 
@@ -134,7 +135,7 @@ pub(crate) fn hypervisor_name(_: &Root) -> Option<String> {
 // Leaf 2 of CPUID: the one-byte descriptors about TLBs. Intel SDM volume 2A, CPUID, table "Encoding of CPUID Leaf 2
 // Descriptors" (manual).
 
-/// One array of a descriptor.
+/// One array that a descriptor stands for.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     pub code: u8,
@@ -142,18 +143,18 @@ struct Row {
     pub kind: TlbKind,
     pub pages: &'static [u64],
     pub entries: u32,
-    /// 0: fully associative; `None`: not in the table.
+    /// Associativity; 0: fully associative; `None`: the table does not say.
     pub ways: Option<u32>,
 }
 
-/// The level of an array, which for some descriptors depends on the others.
+/// The level of an array. For some descriptors it depends on which others are present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     /// First level.
     First,
-    /// First level, called "DTLB0" or "uTLB": [`Level::Under`] is then the second level.
+    /// First level, called "DTLB0" or "uTLB". If present, [`Level::Under`] is the second level.
     Micro,
-    /// Second level if there is a micro-TLB, otherwise the first ("DTLB1").
+    /// Second level if a [`Level::Micro`] array is present, otherwise first level ("DTLB1").
     Under,
     /// Second level ("shared 2nd-level TLB").
     Second,
@@ -207,7 +208,7 @@ const ROWS: &[Row] = &[
     row(0x76, First, Instruction, &[M2, M4], 8, Some(0)),
     row(0xa0, First, Data, &[K4], 32, Some(0)),
     row(0xb0, First, Instruction, &[K4], 128, Some(4)),
-    // Half as many entries for 4 MiB pages.
+    // The array has half as many entries for 4 MiB pages.
     row(0xb1, First, Instruction, &[M2], 8, Some(4)),
     row(0xb2, First, Instruction, &[K4], 64, Some(4)),
     row(0xb3, First, Data, &[K4], 128, Some(4)),

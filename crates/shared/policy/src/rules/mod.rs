@@ -1,14 +1,14 @@
-//! The rules of a design: when each of the five events in a superpage's life happens, at what grain, in which place
-//! (Zhu, Cox, Rixner 2020).
+//! The rules of a design: when, at what grain and where each of the five events in a superpage's life happens (Zhu,
+//! Cox, Rixner 2020).
 //!
-//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical **deallocation**: one
-//! table each, and tables for their surroundings. Plain values that `design` reads from a file; [`crate::Policy`]
-//! interprets them.
+//! Each event has one table: physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical
+//! **deallocation**. Other tables describe what the events depend on. `design` reads these values from a file, and
+//! [`crate::Policy`] interprets them.
 //!
-//! The defaults are Linux's fault path as far as it is common to all its versions and modes (one superpage size,
-//! given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort, no pool. Sources:
-//! docs/sources/policies.md 3.1. An absent sub-table means that its daemon does not exist; a present but empty one
-//! has the defaults of its declaration.
+//! The defaults are what the fault paths of all Linux versions and modes have in common: one superpage size, and a
+//! whole superpage at the first fault if one is free. Everything else is *off*: no daemon, no effort, no pool. Sources:
+//! docs/sources/policies.md 3.1. If a sub-table is absent, its daemon does not exist. An empty sub-table has the
+//! defaults declared below.
 
 pub mod table;
 
@@ -26,23 +26,23 @@ use table::{
 rules! {
     /// All rules of a design.
     pub struct Rules {
-        /// A free physical superpage is acquired.
+        /// Allocation: a free physical superpage is acquired.
         allocation: Allocation = Allocation::default(), "allocation";
-        /// Its initial contents are produced.
+        /// Preparation: its initial contents are produced.
         preparation: Preparation = Preparation::default(), "preparation";
-        /// A virtual superpage is mapped to it.
+        /// Mapping: a virtual superpage is mapped to it.
         mapping: Mapping = Mapping::default(), "mapping";
-        /// The mapping is destroyed.
+        /// Unmapping: the mapping is destroyed.
         unmapping: Unmapping = Unmapping::default(), "unmapping";
-        /// The physical superpage is freed, whole or in part.
+        /// Deallocation: the physical superpage is freed, whole or in part.
         deallocation: Deallocation = Deallocation::default(), "deallocation";
-        /// How the physical memory below is kept: mobility, compaction, reclaim.
+        /// Management of physical memory: mobility, compaction, reclaim.
         memory: Memory = Memory::default(), "memory";
         /// How concurrent faults are serialized.
         fault: Fault = Fault::default(), "fault";
-        /// The costs and gains of superpages, for conditions.
+        /// Costs and gains of superpages, used by conditions.
         estimate: Option<Estimate> = None, "estimate";
-        /// A profile of the program's TLB misses, known beforehand.
+        /// A profile of the program's TLB misses from an earlier run.
         profile: Option<Profile> = None, "profile";
     }
 }
@@ -52,15 +52,16 @@ rules! {
 rules! {
     /// The rules of physical allocation.
     pub struct Allocation {
-        /// When a program gets a superpage.
+        /// The event at which a program gets a physical superpage.
         trigger: Trigger = Trigger::FirstFault, "trigger";
-        /// The condition under which a fault maps a page of a size. `None`: wherever one fits.
+        /// The condition under which a fault maps a page of a given size. `None`: always, if the
+        /// page fits.
         when: Option<Condition> = None, "when";
-        /// The form of what a program gets.
+        /// The form of the allocation.
         form: Form = Form::Superpage, "form";
-        /// The available sizes, ascending: the page table's superpage, smaller ones (mTHP, the sizes of
-        /// Navarro et al.) and larger ones (Trident). A fault, and a scan with a condition, take the largest
-        /// that fits and is worth it.
+        /// The available sizes, ascending: the page table's superpage, smaller ones (mTHP, the sizes of Navarro et al.)
+        /// and larger ones (Trident). A fault, and a scan with a condition, take the largest size that fits and
+        /// satisfies the condition.
         sizes: Vec<ByteSize> = alloc::vec![ByteSize::mib(2)], "sizes";
         /// Which mappings may have superpages.
         eligible: Eligible = Eligible::Always, "eligible";
@@ -80,11 +81,11 @@ rules! {
 }
 
 words! {
-    /// When a program gets a physical superpage.
+    /// The event at which a program gets a physical superpage.
     pub enum Trigger {
-        /// Nothing: base pages only.
+        /// No event: base pages only.
         Never = "never",
-        /// The mapping itself: pages of a pool are set aside (hugetlb).
+        /// The mmap call, which sets pages of a pool aside (hugetlb).
         Mmap = "mmap",
         /// The first fault in a virtual superpage.
         FirstFault = "first-fault",
@@ -94,11 +95,11 @@ words! {
 
     /// The form of an allocation.
     pub enum Form {
-        /// A superpage, whole, mapped as one.
+        /// A whole superpage, mapped as one page.
         Superpage = "superpage",
-        /// A superpage kept together for a virtual superpage, populated page by page.
+        /// A physical superpage reserved for a virtual superpage and populated page by page.
         Reservation = "reservation",
-        /// A page of a pool that was reserved beforehand.
+        /// A page from a pool that was filled beforehand.
         Pool = "pool",
     }
 
@@ -114,22 +115,24 @@ words! {
     pub enum Effort {
         /// Nothing.
         None = "none",
-        /// Wake the background daemons; take a superpage only if one is free now.
+        /// Wake the background daemons, and fall back to a base page now.
         Wake = "wake",
-        /// Direct compaction and reclaim, asynchronous, without retry; gives up if compaction is deferred.
+        /// Asynchronous direct compaction, then reclaim, without retry. Give up if compaction is deferred.
         Direct = "direct",
-        /// As `Direct`, with a second, synchronous attempt.
+        /// Like `Direct`, then a second, synchronous compaction.
         DirectRetry = "direct-retry",
-        /// As Linux 4.3: asynchronous compaction, reclaim, compaction again; gives up at once if deferred.
+        /// As in Linux 4.3: asynchronous compaction, reclaim, compaction again. Give up at once if compaction is
+        /// deferred.
         Direct43 = "direct-4.3",
     }
 
     /// How far a superpage may reach past the end of the mapping.
     pub enum Growth {
-        /// Not at all: the mapping must hold the whole extent (Linux; Navarro et al.: the object at its
-        /// current size).
+        /// Not at all: the whole extent must lie in the mapping (Linux) or in the object at its current size (Navarro
+        /// et al.).
         Within = "within",
-        /// Anonymous memory may grow into it (FreeBSD).
+        /// A superpage may extend past the end of anonymous memory, which may grow into it
+        /// (FreeBSD).
         PastEnd = "past-end",
     }
 
@@ -137,7 +140,8 @@ words! {
     pub enum Shortage {
         /// Fall back to a smaller size, finally to a base page.
         BasePage = "base-page",
-        /// The reservation with the oldest last allocation gives up its free part (Navarro et al.).
+        /// Preempt the reservation whose last allocation is oldest: it gives up its unused part
+        /// (Navarro et al.).
         Preempt = "preempt",
         /// Refuse the mapping (hugetlb).
         Refuse = "refuse",
@@ -149,14 +153,14 @@ words! {
 rules! {
     /// The rules of physical deallocation.
     pub struct Deallocation {
-        /// When memory is released. The default is Linux's since its THP have a deferred split queue (4.5).
+        /// When memory is released. The default is Linux's since 4.5, which added a deferred split queue for THP.
         release: Release = Release::UnderPressure, "when";
         /// Recovery of zero-filled base pages of superpages under memory pressure.
         bloat: Option<BloatRecovery> = None, "bloat";
     }
 
-    /// A daemon that splits superpages with zero-filled base pages.
-    /// By default as HawkEye: every 120 s, from less than 15 % free until 30 % are.
+    /// A daemon that splits superpages with zero-filled base pages. The defaults are HawkEye's:
+    /// every 120 s, starting below 15 % of free memory and stopping at 30 %.
     #[derive(Copy, Eq)]
     pub struct BloatRecovery {
         /// Period of the daemon.
@@ -173,27 +177,28 @@ rules! {
 /// When the frames of a partly freed superpage are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// Each frame when its page is unmapped.
+    /// Each frame is released when its page is unmapped.
     AtOnce,
-    /// A part of a superpage only under memory pressure (Linux' deferred split queue); a whole one at once.
+    /// Unmapped parts of a superpage are released under memory pressure (Linux' deferred split queue); a whole
+    /// superpage is released at once.
     UnderPressure,
-    /// When all frames are free, or the reservation is broken (FreeBSD).
+    /// The frames are released once all of them are free or the reservation is broken (FreeBSD).
     WhenEmpty,
-    /// As `WhenEmpty`; in addition a daemon runs once per `every` and migrates up to `budget_pages` pages of
-    /// reservations that have not changed for `after` (Quicksilver).
+    /// Like `WhenEmpty`. In addition a daemon migrates up to `budget_pages` pages per pass out of inactive reservations
+    /// (Quicksilver).
     Inactive {
-        /// Age at which a reservation is inactive.
+        /// A reservation that has not changed for this long is inactive.
         after: Duration,
         /// Period of the daemon.
         every: Duration,
         /// Maximum number of pages migrated per pass.
         budget_pages: u32,
     },
-    /// To their pool, never split (hugetlb).
+    /// Superpages return to their pool whole and are never split (hugetlb).
     ToPool,
 }
 
-/// Defaults of `when = "inactive"`: Quicksilver's scripts.
+/// Defaults of `when = "inactive"`: from Quicksilver's scripts.
 const INACTIVE: Release = Release::Inactive {
     after: Duration::from_secs(5),
     every: Duration::from_secs(1),
@@ -224,10 +229,10 @@ impl Key for Release {
     }
 }
 
-// Prior knowledge for conditions: the costs of superpages, and a profile of the program.
+// Inputs of conditions: the costs of superpages, and a profile of the program.
 
 rules! {
-    /// The terms of `benefit` and `cost` (by default CBMM's, mm/estimator.c:
+    /// The terms of the facts `benefit` and `cost` (by default CBMM's, mm/estimator.c:
     /// mm_estimate_huge_page_promote_cost_benefit).
     #[derive(Copy, Eq)]
     pub struct Estimate {
@@ -235,11 +240,11 @@ rules! {
         miss_cycles: u64 = 50, "miss-cycles", CYCLES;
         /// Cost of preparing a superpage that is not zeroed yet, in cycles.
         prepare_cycles: u64 = 100 * 2000, "prepare-cycles", CYCLES;
-        /// Cost of getting a superpage where none is free, in cycles.
+        /// Cost of getting a superpage when none is free, in cycles.
         shortage_cycles: u64 = 1 << 32, "shortage-cycles", CYCLES;
     }
 
-    /// A program's TLB misses, by spans of its memory.
+    /// A program's TLB misses, for each span of its memory.
     #[derive(Eq)]
     pub struct Profile {
         /// The spans by address, without overlap. Memory outside all spans has no misses.
@@ -247,19 +252,19 @@ rules! {
     }
 }
 
-/// A span of a program's memory. Offsets are from the start of that memory.
+/// A span of a program's memory. Offsets are from the start of the program's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Offset of the first byte.
+    /// Offset of the first byte of the span.
     pub from: ByteSize,
     /// Offset of the first byte after the span.
     pub to: ByteSize,
-    /// TLB misses per superpage and unit of time. CBMM's unit is 10 s (MM_ECON_LTU).
+    /// Number of TLB misses per superpage and unit of time. CBMM's unit is 10 s (MM_ECON_LTU).
     pub misses: u64,
 }
 
 impl Profile {
-    /// The misses of the superpage at `offset`.
+    /// Number of TLB misses per unit of time of the superpage at `offset`.
     pub fn at(&self, offset: u64) -> u64 {
         let after = self.spans.partition_point(|span| span.from.bytes() <= offset);
         let span = after.checked_sub(1).map(|last| self.spans[last]);
@@ -274,47 +279,47 @@ rules! {
     pub struct Mapping {
         /// When a fault maps a superpage.
         when: MapWhen = MapWhen::WithPreparation, "when";
-        /// The dirty state that an in-place mapping requires of its pages.
+        /// Which pages must be dirty for an in-place mapping.
         clean_pages: CleanPages = CleanPages::Uniform, "clean-pages";
-        /// Whether a page that a fault on another page mapped, and that has not been used since, prevents an
-        /// in-place mapping.
+        /// Whether an in-place mapping requires that every page was accessed, also those that a fault on another page
+        /// mapped.
         needs_accessed: bool = false, "needs-accessed";
         /// A background scan that makes superpages.
         scan: Option<Scan> = None, "scan";
     }
 
-    /// A daemon that collapses base pages into superpages, out of place.
-    /// By default as khugepaged: pages_to_scan 4096, scan_sleep 10 s, alloc_sleep 60 s, max_ptes_none 511.
+    /// A daemon that collapses base pages into superpages by copying. The defaults are khugepaged's: pages_to_scan
+    /// 4096, scan_sleep 10 s, alloc_sleep 60 s, max_ptes_none 511.
     pub struct Scan {
         /// Time between passes.
         every: Duration = Duration::from_secs(10), "every", PERIOD;
-        /// Maximum number of virtual superpages visited (round robin) or made (other orders) per pass.
+        /// Maximum number of virtual superpages per pass: visited ones (round robin), or made ones (other orders).
         regions: u32 = 8, "regions", ONE_OR_MORE;
-        /// Time to wait after no superpage was available.
+        /// Time to wait after a pass found no free superpage.
         after_failure: Duration = Duration::from_secs(60), "after-failure", WAIT;
         /// Minimum number of populated pages of a candidate.
         least_present: u16 = 1, "least-present";
-        /// Maximum number of swapped-out pages of a candidate (512: no limit; Linux: max_ptes_swap 64).
+        /// Maximum number of swapped-out pages of a candidate (512: unlimited; Linux: max_ptes_swap 64).
         most_swapped: u16 = 512, "most-swapped", limit(0, 512, "must be 0 to 512 (no limit)");
         /// Whether a candidate must have a recently referenced page.
         referenced: bool = true, "referenced";
-        /// The order of candidates.
+        /// The order in which the scan takes candidates.
         order: ScanOrder = ScanOrder::Address, "order";
-        /// The condition under which a candidate becomes a page of a size. `None`: wherever it qualifies.
+        /// The condition under which a candidate becomes a page of a given size. `None`: whenever it qualifies.
         when: Option<Condition> = None, "when";
         /// Effort to get a free superpage.
         effort: Effort = Effort::DirectRetry, "effort";
-        /// Whether a collapse blocks the address space's faults while it copies (Linux: collapse_huge_page
-        /// holds mmap_sem for writing).
+        /// Whether faults in the address space wait while a collapse copies (Linux: collapse_huge_page holds mmap_sem
+        /// for writing).
         exclusive: bool = true, "exclusive";
-        /// Maximum share of one CPU, per cent (0: no limit).
+        /// Maximum share of one CPU, per cent (0: unlimited).
         cpu_percent: u8 = 0, "cpu-percent", limit(0, 100, "must be 0 (no limit) to 100");
         /// Access sampling, for orders that need it.
         sampling: Option<Sampling> = None, "sampling";
     }
 
-    /// How a daemon samples page accesses.
-    /// By default as HawkEye: at least 5 s between samples, 1 s to count, new samples weigh 4 of 10.
+    /// How a daemon samples page accesses. The defaults are HawkEye's: at least 5 s between samples, windows of 1 s,
+    /// and a weight of 40 % for the newest sample.
     pub struct Sampling {
         /// Minimum time from counting the accessed bits to clearing them for the next sample.
         every: Duration = Duration::from_secs(5), "every", PERIOD;
@@ -335,17 +340,17 @@ impl Mapping {
 words! {
     /// When a fault maps a superpage.
     pub enum MapWhen {
-        /// Never: superpages come only from the scan, if any.
+        /// Never. Only the scan, if any, makes superpages.
         Never = "never",
-        /// At once, together with its preparation.
+        /// At the fault that prepares the superpage.
         WithPreparation = "with-preparation",
-        /// In place, when all its pages are prepared and mapped with equal attributes.
+        /// In place, once all its pages are prepared and mapped with equal attributes.
         Prepared = "prepared",
     }
 
-    /// The dirty state that an in-place superpage mapping requires of its pages.
+    /// Which pages must be dirty for an in-place superpage mapping.
     pub enum CleanPages {
-        /// All dirty (mapped writable) or all clean (mapped read-only); no superpage if mixed (FreeBSD).
+        /// All pages (the superpage is mapped writable) or none (mapped read-only). No superpage if mixed (FreeBSD).
         Uniform = "uniform",
         /// Clean pages of anonymous memory count as dirty (Quicksilver's `vm.relax`).
         Relaxed = "relaxed",
@@ -355,46 +360,48 @@ words! {
     pub enum ScanOrder {
         /// By address, address space after address space (khugepaged).
         Address = "address",
-        /// In the order in which their population crossed `least_present`, without a limit on their number,
-        /// until none is left; then by address (Ingens).
+        /// First the regions whose number of populated pages crossed `least_present`, in that order and without a limit
+        /// on their number; then by address (Ingens).
         Crossing = "crossing",
-        /// The highest bin of recent access coverage across all address spaces (HawkEye-G).
+        /// Highest bin of recent access coverage first, across all address spaces (HawkEye-G).
         Coverage = "coverage",
-        /// The most TLB misses across all address spaces (Elastic Translations).
+        /// Most TLB misses first, across all address spaces (Elastic Translations).
         Misses = "misses",
-        /// The address space with the largest translation overhead, its highest bin first (HawkEye-PMU).
+        /// The address space with the largest translation overhead first, and in it the highest bin first
+        /// (HawkEye-PMU).
         Overhead = "overhead",
     }
 }
 
-// Beside the five events: management of physical memory, and serialization of faults.
+// Outside the five events: management of physical memory, and serialization of faults.
 
 rules! {
     /// How physical memory is managed.
     pub struct Memory {
         /// Whether pages are grouped by mobility into blocks of superpage size (Gorman).
         grouping: bool = true, "grouping";
-        /// How contiguity is restored.
+        /// How contiguous memory is recovered.
         reclaim: Reclaim = Reclaim::Compaction, "reclaim";
         /// Whether background compaction runs on demand (kcompactd).
         background_compaction: bool = false, "background-compaction";
-        /// Proactive compaction, 0 (off) to 100 (Linux `compaction_proactiveness`).
+        /// Strength of proactive compaction, from 0 (off) to 100 (Linux
+        /// `compaction_proactiveness`).
         proactiveness: u8 = 0, "proactiveness", limit(0, 100, "must be 0 (off) to 100");
-        /// Maximum shift of compaction's deferral: after failures 2^shift attempts are skipped
-        /// (COMPACT_MAX_DEFER_SHIFT).
+        /// Maximum shift of compaction's deferral: after failures, compaction skips up to 2^shift
+        /// attempts (COMPACT_MAX_DEFER_SHIFT).
         defer_shift: u8 = 6, "defer-shift", limit(0, 16, "must be 0 to 16 (2^16 attempts skipped)");
         /// Number of compactions in 1000 that give up because a lock or the CPU was contended (Linux'
-        /// COMPACT_CONTENDED). Known only from a fit to Linux 4.3.
+        /// COMPACT_CONTENDED). The values are known only from a fit to Linux 4.3.
         contended_permille: u16 = 0, "contended-permille", limit(0, 1000, "must be 0 to 1000");
-        /// Pages that such a compaction migrated without success.
+        /// Number of pages that such a compaction migrates before it gives up.
         contended_pages: u32 = 0, "contended-pages", limit(0, 1 << 20, "must be at most 2^20");
         /// Number of superpages in the pool, for [`crate::rules::Form::Pool`]. `None`: as many as the
         /// workload maps.
         pool_pages: Option<u64> = None, "pool-pages", limit(0, 1 << 40, "must be at most 2^40");
-        /// Whether a zeroed superpage is always available at no cost: no real system, but the upper bound of
-        /// all.
+        /// Whether a zeroed superpage is always available at no cost. No real system has this; it is the upper bound of
+        /// all designs.
         ideal: bool = false, "ideal";
-        /// A daemon that compacts periodically, without demand (Ingens).
+        /// A daemon that compacts periodically, whether or not memory is needed (Ingens).
         periodic_compaction: Option<PeriodicCompaction> = None, "periodic-compaction";
     }
 
@@ -407,8 +414,8 @@ rules! {
         every: Duration = Duration::from_millis(100), "every", PERIOD;
     }
 
-    /// How concurrent faults of one address space are serialized.
-    /// By default as Linux since 6.4, and since per-thread counters of resident pages (2.6.34).
+    /// How concurrent faults of one address space are serialized. The defaults are those of Linux
+    /// since 6.4 (locking) and since 2.6.34 (per-thread counters of resident pages).
     #[derive(Copy, Eq)]
     pub struct Fault {
         /// The locks a fault takes.
@@ -419,13 +426,13 @@ rules! {
 }
 
 words! {
-    /// How contiguity is restored when no free superpage is left.
+    /// How contiguous memory is recovered when no free superpage is left.
     pub enum Reclaim {
         /// Not at all.
         None = "none",
         /// By migrating pages.
         Compaction = "compaction",
-        /// By reclaiming the aligned block around an old page (Gorman's Age-Biased reclaim).
+        /// By reclaiming the whole aligned block around an old page (Gorman's Age-Biased reclaim).
         Lumpy = "lumpy",
     }
 
@@ -433,7 +440,7 @@ words! {
     pub enum Locking {
         /// The address space's lock, shared, and one lock for all page tables.
         PageTable = "page-table",
-        /// As `PageTable`, but one lock per page-table page.
+        /// Like `PageTable`, but with one lock per page-table page.
         SplitPageTable = "split-page-table",
         /// The address space's lock, shared; entries are written by compare-and-exchange (Lameter).
         AtomicEntries = "atomic-entries",
@@ -445,9 +452,9 @@ words! {
     pub enum ResidentCount {
         /// Under the page-table lock.
         Locked = "locked",
-        /// In an atomic shared by all threads.
+        /// In an atomic counter shared by all threads.
         Atomic = "atomic",
-        /// Per thread, summed on demand.
+        /// In per-thread counters, summed on demand.
         Split = "split",
         /// Not at all: readers count the page-table entries.
         OnDemand = "on-demand",
@@ -461,26 +468,27 @@ rules! {
     pub struct Preparation {
         /// How much a fault prepares.
         grain: Grain = Grain::Superpage, "grain";
-        /// Number of populated pages from which on a fault prepares the rest at once.
+        /// A fault that brings the number of populated pages to this value prepares the remaining
+        /// pages at once.
         fill_at: Option<u16> = None, "fill-at";
         /// The stores that zero memory.
         stores: ZeroStores = ZeroStores::Temporal, "zeroing";
-        /// Bytes zeroed per call; a superpage is zeroed in steps of this size. clear_huge_page zeroes page
-        /// by page.
+        /// Bytes zeroed per call: a superpage is zeroed in steps of this size. (Linux's clear_huge_page zeroes page by
+        /// page.)
         bulk: ByteSize = ByteSize::kib(4), "bulk";
-        /// Background preparation of the rest.
+        /// Background preparation of the remaining pages.
         background: Option<BackgroundFill> = None, "background";
         /// Zeroing of free memory before it is needed.
         prezero: Option<Prezero> = None, "prezero";
-        /// Pages that a fault maps in addition to the faulting one.
+        /// Pages that a fault maps in addition to the faulting page.
         prefault: Prefault = Prefault::None, "prefault";
     }
 
-    /// A daemon that completes partly populated reservations.
-    /// By default as Quicksilver's async-64 script.
+    /// A daemon that completes partly populated reservations. The defaults are those of
+    /// Quicksilver's async-64 script.
     #[derive(Copy, Eq)]
     pub struct BackgroundFill {
-        /// Minimum number of populated pages.
+        /// Minimum number of populated pages of a reservation to complete.
         at: u16 = 64, "at";
         /// Period of the daemon.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
@@ -488,8 +496,8 @@ rules! {
         budget_pages: u32 = 200_000, "budget-pages", ONE_OR_MORE;
     }
 
-    /// Zeroing free memory ahead of demand.
-    /// By default as HawkEye: ten blocks of order 10, then a sleep of one second, without end.
+    /// Zeroing free memory before it is needed. The defaults are HawkEye's: ten blocks of order 10,
+    /// then one second of sleep, repeated forever.
     #[derive(Copy, Eq)]
     pub struct Prezero {
         /// Order of the zeroed blocks.
@@ -502,7 +510,7 @@ rules! {
         start_permille: u16 = 1000, "start-permille", limit(1, 1000, "must be 1 to 1000 (1000: always)");
         /// Zeroed share of free memory at which zeroing stops, per mille.
         stop_permille: u16 = 1000, "stop-permille";
-        /// The stores of prezeroing (faults may use others: HawkEye's do).
+        /// The stores of prezeroing (faults may use other stores, as in HawkEye).
         stores: ZeroStores = ZeroStores::NonTemporal, "zeroing";
     }
 }
@@ -530,24 +538,24 @@ words! {
 pub enum Prefault {
     /// None.
     None,
-    /// Up to this many resident pages on each side (FreeBSD).
+    /// Up to this many resident pages on each side of the faulting page (FreeBSD).
     Resident(u8),
-    /// Doubling batches while faults are sequential, up to 2^order (Lameter): of base pages, or of superpages if
-    /// they are the grain.
+    /// While faults are sequential, batches that double up to 2^order pages (Lameter). The pages are superpages if the
+    /// grain is `superpage`, base pages otherwise.
     Doubling(u8),
 }
 
 choice! {
     Prefault {
         Self::None => "none" = Self::None,
-        // FreeBSD's.
+        // FreeBSD's value.
         Self::Resident(_) => "resident" = Self::Resident(4),
-        // Lameter's best for programs with much memory.
+        // Lameter's best value for programs with much memory.
         Self::Doubling(_) => "doubling" = Self::Doubling(4),
     }
 }
 
-/// A table: the kind, and the keys of that kind.
+/// A table with a key for the kind, and the keys of that kind.
 impl Key for Prefault {
     fn visit(&mut self, name: &'static str, none: Option<Limit>, keys: &mut dyn Keys) {
         const PAGES: Option<Limit> =
@@ -575,9 +583,9 @@ rules! {
     /// The rules of mapping destruction.
     #[derive(Eq)]
     pub struct Unmapping {
-        /// What splits the mapping.
+        /// The calls that split a superpage mapping.
         on: SplitOn = SplitOn { free: true, protect: true }, "on";
-        /// The effect of a write to a clean, read-only superpage.
+        /// What happens at a write to a clean, read-only superpage.
         clean_write: CleanWrite = CleanWrite::Keep, "clean-write";
         /// The condition under which a watched superpage is split.
         when: Option<Condition> = None, "when";
@@ -585,11 +593,12 @@ rules! {
         scan: Option<Watch> = None, "scan";
     }
 
-    /// A daemon that watches which base pages of superpages are accessed: it maps them by base pages for a
-    /// while, in place (HugeScope and FHPM point the superpage's entry to a private table).
+    /// A daemon that watches which base pages of superpages are accessed. For a while it maps the superpages by base
+    /// pages, in place (HugeScope and FHPM point the superpage's entry to a private table).
     ///
-    /// By default as HugeScope's artifact: SP_INTERVAL 3000 ms between scans, ten samples of SAMPLE_PERIOD 600 ms in each,
-    /// of the superpages that it found hot: at least 500 (ss_work.h; hmmv/ept_scanner.c: huge_page_split_select).
+    /// The defaults are those of HugeScope's artifact: SP_INTERVAL 3000 ms between scans, and ten samples of
+    /// SAMPLE_PERIOD 600 ms in each scan. It samples the superpages that it found hot, at least 500 (ss_work.h;
+    /// hmmv/ept_scanner.c: huge_page_split_select).
     #[derive(Copy, Eq)]
     pub struct Watch {
         /// Time between passes.
@@ -603,12 +612,13 @@ rules! {
     }
 }
 
-/// What splits a superpage mapping: a list, `on = ["partial-free", "partial-protect"]`.
+/// The calls that split a superpage mapping, as a list: `on = ["partial-free", "partial-protect"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitOn {
-    /// Freeing a part of it (always true of existing designs; false: the call is refused).
+    /// Freeing part of a superpage splits its mapping. True in all existing designs; if false, the
+    /// call is refused.
     pub free: bool,
-    /// Changing the protection of a part of it.
+    /// Changing the protection of part of a superpage splits its mapping.
     pub protect: bool,
 }
 
@@ -620,7 +630,7 @@ impl Key for SplitOn {
 }
 
 words! {
-    /// The effect of a write to a clean, read-only superpage.
+    /// What happens at a write to a clean, read-only superpage.
     pub enum CleanWrite {
         /// The superpage becomes writable.
         Keep = "keep",

@@ -1,5 +1,5 @@
-//! Declaration of rules: each key of a design file is one line, with its type, its default, its name, and its
-//! limits. Readers and writers of files visit the same lines ([`Keys`]).
+//! Declaration of rules: each key of a design file is one line, with its type, its default, its name, and its limits.
+//! The reader and the writer of files both visit these lines ([`Keys`]).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,23 +12,25 @@ use crate::rules::Span;
 
 /// A visitor of keys.
 pub trait Keys {
-    /// A key of the current table.
+    /// Visits a key of the current table.
     fn key(&mut self, name: &'static str, limit: Option<Limit>, value: Slot<'_>);
-    /// Keys that are valid only with another value of an earlier key, described by `other`.
+    /// Declares keys that are valid only if an earlier key has another value; `other` describes
+    /// that value.
     fn only_with(&mut self, names: &[&'static str], other: &'static str);
-    /// A table begins. `is_there`: whether it exists now. Returns whether it shall exist.
+    /// Begins a table. `is_there` tells whether the value has the table; returns whether it shall
+    /// have it.
     fn enter(&mut self, name: &'static str, is_there: bool) -> bool;
-    /// The table ends, even if it does not exist.
+    /// Ends the table. Called even if the table does not exist.
     fn leave(&mut self);
 }
 
-/// A key's value, by its notation in files.
+/// A reference to a key's value; the variant is its notation in files.
 pub enum Slot<'a> {
     /// A quoted text.
     Text(&'a mut String),
     /// One of several words.
     Word(&'a mut dyn Choice),
-    /// A list of any of two words.
+    /// A list of one, both or neither of two words.
     Words(&'static [&'static str; 2], [&'a mut bool; 2]),
     /// True or false.
     Flag(&'a mut bool),
@@ -36,7 +38,7 @@ pub enum Slot<'a> {
     Number(&'a mut dyn Number),
     /// Bytes.
     Size(&'a mut ByteSize),
-    /// Several sizes.
+    /// A list of sizes.
     Sizes(&'a mut Vec<ByteSize>),
     /// A time.
     Time(&'a mut Duration),
@@ -47,7 +49,7 @@ pub enum Slot<'a> {
 }
 
 impl Slot<'_> {
-    /// The number, or the time in nanoseconds, that a [`Limit`] restricts.
+    /// The number that a [`Limit`] restricts; for times, nanoseconds.
     pub fn amount(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.get(),
@@ -68,7 +70,8 @@ pub struct Limit {
     pub says: &'static str,
 }
 
-/// One of several words. Payloads are separate keys; a word alone sets the default payload.
+/// An enum whose variants have words in files. A variant's payload has its own keys; choosing a
+/// word sets the default payload.
 pub trait Choice {
     /// All words.
     fn words(&self) -> &'static [&'static str];
@@ -82,9 +85,9 @@ pub trait Choice {
 pub trait Number {
     /// The number.
     fn get(&self) -> Option<u64>;
-    /// Maximum number of its type.
+    /// The largest number of the type.
     fn max(&self) -> u64;
-    /// Sets the number, at most [`Number::max`].
+    /// Sets the number, which must be at most [`Number::max`].
     fn set(&mut self, number: u64);
 }
 
@@ -93,13 +96,13 @@ pub(crate) trait Key {
     fn visit(&mut self, name: &'static str, limit: Option<Limit>, keys: &mut dyn Keys);
 }
 
-/// Several keys.
+/// A table of keys.
 pub trait Table {
     /// Visits the keys in the order of the file.
     fn keys(&mut self, keys: &mut dyn Keys);
 }
 
-/// A table whose keys have defaults.
+/// A table that always exists; its keys have defaults.
 impl<T: Table> Key for T {
     fn visit(&mut self, name: &'static str, _: Option<Limit>, keys: &mut dyn Keys) {
         if keys.enter(name, true) {
@@ -109,7 +112,7 @@ impl<T: Table> Key for T {
     }
 }
 
-/// A table that may be absent; an empty one has the defaults.
+/// A table that may be absent. An empty table has the default of every key.
 impl<T: Table + Default> Key for Option<T> {
     fn visit(&mut self, name: &'static str, _: Option<Limit>, keys: &mut dyn Keys) {
         if keys.enter(name, self.is_some()) {
@@ -181,7 +184,7 @@ pub(crate) const PER_CENT: Option<Limit> = limit(1, 100, "must be 1 to 100");
 /// Limits of a number of cycles.
 pub(crate) const CYCLES: Option<Limit> = limit(0, 1 << 40, "must be at most 2^40");
 
-/// Tables of keys: `field: type = default, "name"`, and optional limits.
+/// Declares tables. Each key is `field: type = default, "name"`, with optional limits.
 macro_rules! rules {
     ($($(#[$meta:meta])* pub struct $table:ident {
         $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $name:literal $(, $limit:expr)?;)+
@@ -207,7 +210,7 @@ macro_rules! rules {
     )+};
 }
 
-/// The words of an enum, some of which have a payload.
+/// Declares the words of an enum whose variants may have payloads.
 macro_rules! choice {
     ($type:ident { $($pattern:pat => $word:literal = $value:expr,)+ }) => {
         impl $crate::rules::table::Choice for $type {
@@ -228,7 +231,7 @@ macro_rules! choice {
     };
 }
 
-/// Enums whose variants are words.
+/// Declares enums whose variants are words without payloads.
 macro_rules! words {
     ($($(#[$meta:meta])* pub enum $type:ident {
         $($(#[$doc:meta])* $variant:ident = $word:literal,)+

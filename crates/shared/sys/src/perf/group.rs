@@ -13,10 +13,10 @@ use crate::SysError;
 /// The threads whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A thread (a process id is that of its main thread), and all threads and children that it creates from now on.
+    /// A thread, and all threads and children that this thread creates from now on. A process id means its main thread.
     Thread(Pid),
-    /// All processes that the calling thread starts from now on, from their first exec on; not the calling thread
-    /// itself.
+    /// All processes that the calling thread starts from now on, counted from their first exec. The calling thread
+    /// itself is not counted.
     Children,
 }
 
@@ -29,7 +29,7 @@ pub enum Modes {
     User,
 }
 
-/// An event group. It counts until it is stopped or dropped.
+/// An event group, which counts until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Group {
     /// The leader first; never empty.
@@ -37,7 +37,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Opens `events` as one group; the first is the leader. Errors as for [`Counter::open`]; also `EINVAL` if the PMU
+    /// Opens `events` as one group; the first is the leader. Errors as for [`Counter::open`], and `EINVAL` if the PMU
     /// has too few counters for the group.
     pub fn open(events: &[Event], target: Target, modes: Modes) -> Result<Self, SysError> {
         let mut counters: Vec<Counter> = Vec::with_capacity(events.len());
@@ -59,8 +59,8 @@ impl Group {
         }
     }
 
-    /// The counts in the order of the events. They are read one after another, so stop a running group first. (Before
-    /// Linux 4.13 PERF_FORMAT_GROUP cannot be combined with inherit.)
+    /// Reads the counts, in the order of the events. The counters are read one after another, so stop the group first.
+    /// (Before Linux 4.13 PERF_FORMAT_GROUP cannot be combined with inherit.)
     pub fn read(&mut self) -> Result<Vec<Count>, SysError> {
         self.counters.iter_mut().map(Counter::read).collect()
     }
@@ -92,7 +92,8 @@ mod tests {
         let Some(mut group) = open(Target::Children) else { return };
         let ours: Vec<u8> = black_box(vec![1; 8 << 20]);
         assert_eq!(group.read().unwrap()[1].value, 0, "{}", ours.len());
-        // Grandchildren are counted too, and counts survive the exit of both.
+        // Grandchildren are counted too, and the counts survive the exits of children and
+        // grandchildren.
         let status = Command::new("sh").args(["-c", "true; (true); :"]).status().unwrap();
         assert!(status.success());
         let counts = group.read().unwrap();
@@ -106,7 +107,7 @@ mod tests {
         let Some(mut group) = open(Target::Thread(thread)) else { return };
         // A new mapping, because malloc may return memory that another test has touched and freed.
         let touch = || Mapping::anonymous(8 << 20, Backing::Pages).unwrap().bytes_mut().fill(1);
-        // The kernel may start an event added to a running thread only when it next schedules that thread in.
+        // For a running thread, the kernel may start a new event only when it next schedules the thread in.
         for _ in 0..9_000 {
             touch();
             if group.read().unwrap()[1].value > 0 {

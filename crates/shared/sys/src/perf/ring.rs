@@ -1,8 +1,8 @@
-//! perf ring buffers: records of a process's events as they occur (`perf_event_open(2)`).
+//! perf ring buffers: records of events as they occur (`perf_event_open(2)`).
 //!
 //! # Safety
 //! The kernel writes the ring while we read. A [`Ring`] owns its mapping (it is neither `Clone` nor `Copy`, and unmaps
-//! on drop) and hands out copies only. The kernel writes records and then advances `data_head`; it does not overwrite
+//! on drop) and hands out only copies. The kernel writes records and then advances `data_head`; it does not overwrite
 //! data between `data_tail` and `data_head` (perf_event_open(2), "Ring-buffer layout"). So: load the head with acquire,
 //! copy the data, store the tail with release.
 
@@ -19,9 +19,8 @@ use units::Pid;
 use super::{Event, Target};
 use crate::SysError;
 
-/// A record: its type (`PERF_RECORD_…`), the `misc` bits of its header, and the body. A sample holds, in this order:
-/// pid and tid (u32 each), time, address (u64 each), length of raw data (u32), raw data. All other records end with
-/// pid, tid and time.
+/// A record. The body of a sample holds, in this order: pid and tid (u32 each), time, address (u64 each), length of raw
+/// data (u32), raw data. The bodies of all other records end with pid, tid and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// `PERF_RECORD_…` type.
@@ -44,7 +43,7 @@ pub struct Sample {
 }
 
 impl Record<'_> {
-    /// The sample, if the record is one.
+    /// Parses the record as a sample; `None` if it has another type.
     pub fn sample(&self) -> Option<Sample> {
         let word = |at: usize| Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?));
         (self.kind == abi::PERF_RECORD_SAMPLE).then_some(())?;
@@ -68,8 +67,9 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Records every occurrence of `event` on `cpu` in the target and in all threads and processes that it creates from
-    /// now on, and their mmap, fork, exec and exit records, in a ring of `pages` pages (a power of two).
+    /// Records every occurrence of `event` on `cpu` in the target, and in all threads and processes that the target
+    /// creates from now on. Also records their mmaps, forks, execs and exits. The ring has `pages` pages (a power of
+    /// two).
     ///
     /// Linux 4.1. `EACCES`/`EPERM`: needs CAP_PERFMON, or a lower `kernel.perf_event_paranoid` (-1 for
     /// tracepoints), or fewer pages (`kernel.perf_event_mlock_kb`). `EINVAL`, `ENOENT`: no such event.
@@ -97,8 +97,8 @@ impl Ring {
     }
 
     /// Records every `every`th occurrence of `event` on `cpu`, whatever runs there, in a ring of `pages` pages (a power
-    /// of two). The samples have no raw data; the only other records are those of lost samples. A [wait](Self::wait)
-    /// ends after another `wake` samples.
+    /// of two). Samples have no raw data. The only other records report lost samples. A [wait](Self::wait) ends after
+    /// every `wake` samples.
     ///
     /// Linux 2.6.32. `EACCES`/`EPERM`: needs CAP_PERFMON, or `kernel.perf_event_paranoid` of 0 or less.
     pub fn sample_cpu(
@@ -151,7 +151,7 @@ impl Ring {
         Ok(Self { base: base.cast(), page, size, copy: Vec::new(), fd })
     }
 
-    /// Passes every available record to `what`, in order, and releases their space; returns the number of bytes
+    /// Passes every available record to `what`, in order, and frees the space in the ring. Returns the number of bytes
     /// consumed.
     pub fn drain(&mut self, mut what: impl FnMut(Record<'_>)) -> usize {
         let end = self.counter(HEAD).load(Ordering::Acquire);
@@ -162,8 +162,8 @@ impl Ring {
         let at = begin as usize & (self.size - 1);
         let first = length.min(self.size - at);
         // SAFETY: the data area of `size` bytes follows the first page; `at` is inside it, `first` bytes from there end
-        // inside it, and the remainder ends before `at`. The kernel does not write there until the tail moves; `copy`
-        // is our own.
+        // inside it, and the remainder ends before `at`. The kernel does not write there until the tail moves. `copy`
+        // is our own memory.
         unsafe {
             let ring = self.base.add(self.page);
             std::ptr::copy_nonoverlapping(ring.add(at), copy.as_mut_ptr(), first);
@@ -183,8 +183,8 @@ impl Ring {
         length
     }
 
-    /// Waits until one of the rings reaches its wake-up mark ([`Self::sample_cpu`]), `other` is readable or closed by
-    /// its writer, or the timeout expires.
+    /// Waits until one of the rings has its `wake` samples ([`Self::sample_cpu`]), until `other` is readable or closed
+    /// by its writer, or until the timeout expires.
     pub fn wait(rings: &[Self], other: BorrowedFd<'_>, timeout: Duration) {
         let fds = rings.iter().map(|ring| ring.fd.as_fd()).chain([other]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn the_addresses_of_own_faults_come_in_order() {
         let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
-        // The allowed CPUs need not be the first ones.
+        // The allowed CPUs may not start at 0.
         let cpus = crate::affinity::allowed().unwrap();
         let open = |cpu| Ring::open(Event::PageFaults, Target::Thread(thread), cpu as u32, 16);
         let mut rings = match cpus.into_iter().map(open).collect::<Result<Vec<_>, _>>() {

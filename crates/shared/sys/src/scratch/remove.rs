@@ -1,6 +1,7 @@
-//! Removes a directory tree of any depth with two descriptors and no path longer than one name.
+//! Removes a directory tree of any depth with two descriptors, and without paths longer than one
+//! name.
 //!
-//! A subdirectory is first moved up into the top directory, so no entry is more than one level away.
+//! Each subdirectory is first moved up into the top directory, so every entry is at most one level below it.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,10 +11,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
-/// Number of attempts, in case other processes add entries meanwhile.
+/// Number of attempts, because other processes may add entries meanwhile.
 const TRIES: usize = 16;
 
-/// Removes a directory that belongs to this user, with its contents. Symbolic links are not followed.
+/// Removes a directory that belongs to this user, with its contents. Does not follow symbolic links.
 pub fn all(path: &Path) -> io::Result<()> {
     let top = open(rustix::fs::CWD, path)?;
     let mut number = 0;
@@ -51,7 +52,7 @@ fn open(at: impl AsFd, path: impl rustix::path::Arg + Copy) -> io::Result<OwnedF
         }
         error => Err(error),
     })?;
-    // Fails for another user's directory; then the removal reports the error.
+    // This fails for another user's directory; the removal then reports the error.
     let _ = rustix::fs::fchmod(&opened, Mode::RWXU);
     Ok(opened)
 }
@@ -73,7 +74,7 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Unlinks a name; `false`: it is a directory that is not empty.
+/// Unlinks a name; returns `false` if the name is a directory that is not empty.
 fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
     let as_file = rustix::fs::unlinkat(directory, name, AtFlags::empty());
     match as_file {
@@ -82,7 +83,8 @@ fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
             match rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR) {
                 Ok(()) => Ok(true),
                 Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-                // A file that cannot be unlinked: return the error of the first attempt.
+                // The name is a file that cannot be unlinked, so return the error of the first
+                // attempt.
                 Err(Errno::NOTDIR) => as_file.map(|()| true).map_err(Into::into),
                 Err(error) => Err(error.into()),
             }

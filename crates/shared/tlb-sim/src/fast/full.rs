@@ -1,34 +1,34 @@
-//! `Full`: one fully associative array with exact LRU. A hash finds the entry, a circular list of
-//! bytes keeps the order of use: ten to fifteen cycles, whatever the number of entries, and no
-//! vectors. Comparing 64 lanes and shifting them took fifty: each look-up waits for the last one's
-//! stores.
+//! `Full`: one fully associative array with exact LRU. A hash table finds the entry, and a circular
+//! list of 8-bit indices keeps the order of use. A look-up takes 10 to 15 cycles for any number of
+//! entries, without vectors. Comparing and shifting 64 lanes took 50 cycles, because each look-up
+//! waits for the stores of the one before.
 
 use machine::{Replacement, SIZES, Tlb};
 
 use super::{Arrays, EMPTY, Placement, Vectors};
 
-/// Ends a bucket's chain.
+/// End of a bucket's chain.
 const NONE: u8 = u8::MAX;
 
-/// Up to `N` entries, a power of two below 255; `B` buckets, likewise, many more so that most hold one
-/// entry or none.
+/// Up to `N` entries in `B` buckets. Both are powers of two, and `N` is below 255. `B` is much larger than `N`, so most
+/// buckets have at most one entry.
 #[derive(Debug, Clone)]
 pub(crate) struct Full<const N: usize, const B: usize> {
     ways: u8,
-    /// The entry used last; the one before it in the circle is the least recently used.
+    /// The most recently used entry. The entry before it in the circle is the least recently used.
     head: u8,
     tags: [u32; N],
-    /// The circle of all entries, free ones before the head.
+    /// The circle of all entries in the order of use. Free entries are just before the head.
     next: [u8; N],
     prev: [u8; N],
-    /// The entry's bucket, and the next entry in it.
+    /// For each entry, its bucket and the next entry in this bucket.
     home: [u16; N],
     chain: [u8; N],
     bucket: [u8; B],
 }
 
 impl<const N: usize, const B: usize> Full<N, B> {
-    /// An empty array of `ways` entries, if it fits.
+    /// Makes an empty array of `ways` entries; `None` if it needs more than `N`.
     pub(super) fn with_ways(ways: usize) -> Option<Self> {
         const { assert!(N.is_power_of_two() && N < NONE as usize && B.is_power_of_two()) };
         if ways == 0 || ways > N {
@@ -48,24 +48,25 @@ impl<const N: usize, const B: usize> Full<N, B> {
         Some(full)
     }
 
-    /// Whether nothing was entered since it was emptied.
+    /// Whether the array is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.tags[Self::at(self.head)] == EMPTY
     }
 
-    /// An entry as an index; it is below `N`, a power of two, and the mask says so to the compiler.
+    /// Converts an entry to an index. The mask shows the compiler that the index is below `N`.
     #[inline(always)]
     fn at(entry: u8) -> usize {
         usize::from(entry) & (N - 1)
     }
 
-    /// Fibonacci hashing: by the top bits, in which neighbours are spread evenly.
+    /// Fibonacci hashing: the top bits of the product spread adjacent tags evenly.
     #[inline(always)]
     fn hash(tag: u32) -> usize {
         (tag.wrapping_mul(0x9e37_79b9) >> (u32::BITS - B.trailing_zeros())) as usize & (B - 1)
     }
 
-    /// Whether `tag` is there; it is the most recently used afterwards in any case.
+    /// Looks `tag` up; returns whether it was found. Enters a missing tag. `tag` then is the most
+    /// recently used.
     #[inline(always)]
     pub(super) fn touch_tag(&mut self, tag: u32) -> bool {
         let bucket = Self::hash(tag);
@@ -81,7 +82,7 @@ impl<const N: usize, const B: usize> Full<N, B> {
             }
             entry = self.chain[Self::at(entry)];
         }
-        // The least recently used is evicted; one step back in the circle makes it the head.
+        // Evict the least recently used entry, which is before the head, and make it the head.
         let entry = self.prev[Self::at(self.head)];
         self.head = entry;
         self.leave_bucket(entry);
@@ -113,7 +114,8 @@ impl<const N: usize, const B: usize> Full<N, B> {
         self.leave_bucket(entry);
         self.tags[Self::at(entry)] = EMPTY;
         self.chain[Self::at(entry)] = NONE;
-        // It is the next to be taken: it goes before the head, or the head moves past it.
+        // Reuse this entry next: move it before the head, or if it is the head, move the head past
+        // it.
         if entry == self.head {
             self.head = self.next[Self::at(entry)];
         } else {
@@ -131,7 +133,7 @@ impl<const N: usize, const B: usize> Full<N, B> {
             self.bucket[home] = after;
             return;
         }
-        // A free entry is in no bucket, and the search ends without it.
+        // The search may fail, because a free entry is in no bucket.
         while other != NONE {
             let following = self.chain[Self::at(other)];
             if following == entry {
@@ -144,7 +146,7 @@ impl<const N: usize, const B: usize> Full<N, B> {
 }
 
 impl<const N: usize, const B: usize> Arrays for Full<N, B> {
-    /// One array that holds every size that is held at all.
+    /// Accepts only a level with one fully associative LRU array.
     fn new(level: &[Tlb]) -> Option<(Self, [Placement; SIZES])> {
         let [tlb] = level else { return None };
         if tlb.array.sets() != 1 || tlb.replacement != Replacement::Lru {

@@ -1,26 +1,27 @@
-//! What a look-up must know of a page's size, side by side in one cache line; and tags.
+//! `Kind`: what a look-up needs to know about a page size, in one cache line. Also the tags of
+//! entries.
 
 use machine::{Machine, SIZES, Size};
 
 use super::Placement;
 
-/// What a look-up must know of a page's size.
+/// What a look-up needs to know about a page size.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Kind {
-    /// log2 of an entry's base pages.
+    /// log2 of the number of base pages per TLB entry.
     pub(super) shift: u32,
-    /// The top bits of its tags.
+    /// The top bits of the tags of this size.
     pub(super) mark: u32,
-    /// Where its entries are in the first level.
+    /// Where the first level has entries of this size.
     pub(super) first: Placement,
-    /// And in the second.
+    /// Where the second level has entries of this size.
     pub(super) second: Placement,
-    /// The page-table level of its leaf, 0 for base pages.
+    /// Page-table level of the leaf entry; 0 for base pages.
     pub(super) leaf: u8,
-    /// Entries that a walk reads without walk caches.
+    /// Number of page-table entries that a walk reads without walk caches.
     pub(super) full_walk: u8,
-    /// The size of its entries: smaller than its own where the first level has no larger.
+    /// Size of the TLB entries. Smaller than the page if the TLB cannot hold pages of this size.
     pub(super) entry: Size,
 }
 
@@ -48,8 +49,8 @@ impl Kind {
     }
 }
 
-/// The top bits of tags: pages have 31 bits, so each size's numbers leave enough of them free, and
-/// no tag of one size is one of another, nor all ones.
+/// The top bits of the tags of a size. Base page numbers have 31 bits, and numbers of larger pages
+/// fewer, so these bits are free. Tags of different sizes differ, and none is `EMPTY`.
 const fn mark(size: Size) -> u32 {
     match size {
         Size::Base => 0,

@@ -1,13 +1,15 @@
-//! `Fast`: the TLB at the host's speed. Exactly [`crate::Naive`] for the geometries that it takes;
-//! only [`crate::dispatch`] makes one.
+//! `Fast`: a fast TLB simulation for common geometries. It behaves exactly like [`crate::Naive`].
+//! Only [`crate::dispatch`] makes one.
 //!
-//! What makes it fast, measured on a Zen 4 (`benches/translate.rs`): tags are packed u32 with the
-//! size in their top bits; the order of lanes in a set is the order of use, so a look-up of a set is
-//! one compare and one masked shift without a branch (`sets`); large fully associative arrays are
-//! found by a hash and ordered by a list (`full`), three times as fast as comparing 64 lanes; the
-//! page-walk cache that was hit last is remembered. Rejected: a test for the first lane before the
-//! compare, which mispredicts on random hits, and arrays left to the compiler to vectorise, which
-//! were three times as slow.
+//! Why it is fast, measured on a Zen 4 (`benches/translate.rs`):
+//! - Tags are packed u32 with the size in their top bits.
+//! - The order of lanes in a set is the order of use, so looking up a set is one compare and one masked shift, without
+//!   a branch (`sets`).
+//! - Large fully associative arrays use a hash table and a list (`full`), three times as fast as comparing 64 lanes.
+//! - The last hit in a page-walk cache is remembered.
+//!
+//! Rejected: testing the first lane before the compare, which mispredicts on random hits; and leaving vectorization to
+//! the compiler, which was three times as slow.
 
 mod full;
 mod kinds;
@@ -30,41 +32,44 @@ use machine::{Array, Level, Machine, Organisation, SIZES, Size, Tally, Tlb};
 use crate::Translate;
 use crate::near::Near;
 
-/// A tag that no page has.
+/// Tag of a free entry; no page has this tag.
 const EMPTY: u32 = u32::MAX;
 
-/// So many pieces of a page are dropped one by one; to find more, all sets are looked through.
+/// A page of at most this many TLB entries is dropped entry by entry. For larger pages all sets are
+/// searched.
 const FEW: u32 = 16;
 
 /// The arrays of one level.
 pub(crate) trait Arrays: Sized + Send + 'static {
-    /// Empty arrays, and where each size's entries are; `None`: not with this code. `level` may lack
-    /// a size; a look-up for it never hits.
+    /// Makes empty arrays, and tells where the entries of each size are. `None` if this type cannot simulate the level.
+    /// If no array of `level` holds a size, look-ups of this size never hit.
     fn new(level: &[Tlb]) -> Option<(Self, [Placement; SIZES])>;
-    /// Whether `tag` is in its set; it is the most recently used there afterwards in any case.
+    /// Looks `tag` up in its set; returns whether it was found. Enters a missing tag. `tag` then is
+    /// the most recently used of the set.
     fn touch<V: Vectors>(&mut self, vectors: V, at: &Placement, number: u32, tag: u32) -> bool;
     /// Drops `tag` from its set.
     fn drop_tag(&mut self, at: &Placement, number: u32, tag: u32);
-    /// Drops the tags that agree with the second of a pair in the bits of the first.
+    /// Drops every tag for which `tag & bits == value` with one of the pairs `(bits, value)`.
     fn drop_matching(&mut self, pairs: &[(u32, u32)]);
-    /// Drops all.
+    /// Drops all tags.
     fn flush(&mut self);
 }
 
 /// Where the entries of one size are in a level's arrays.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Placement {
-    /// The first row.
+    /// Index of the first row.
     pub(crate) first: u32,
-    /// The number of rows, less one; a power of two less one.
+    /// Number of rows (a power of two) minus one.
     pub(crate) mask: u32,
-    /// The number is combined with itself, shifted so far (31: not at all, numbers being shorter).
+    /// The set index is `number ^ number >> fold`. 31 disables the xor, because `number` has at
+    /// most 31 bits.
     pub(crate) fold: u32,
-    /// A bit for each lane in use.
+    /// Bit mask of the lanes in use.
     pub(crate) ways: u64,
 }
 
-/// A TLB hierarchy, monomorphised for its geometry and for the host's vectors.
+/// A TLB hierarchy, monomorphised for its geometry and the host's vectors.
 #[derive(Debug, Clone)]
 pub(crate) struct Fast<V, A, B> {
     vectors: V,
@@ -75,8 +80,8 @@ pub(crate) struct Fast<V, A, B> {
     pde_at: Placement,
     pdpte: Full<32, 512>,
     pml4e: Full<32, 512>,
-    /// The region whose entry the PDE cache used last, and likewise one of 2^18 regions: those need
-    /// not be looked up. `EMPTY`: none.
+    /// The numbers that the PDE cache and the PML4E cache looked up last, which need no further
+    /// look-up. `EMPTY`: none.
     last_pde: u32,
     last_pml4e: u32,
     near: Near,
@@ -84,7 +89,7 @@ pub(crate) struct Fast<V, A, B> {
 }
 
 impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
-    /// The empty TLB of `machine`, or `None` if its geometry needs other arrays.
+    /// Makes an empty TLB of `machine`; `None` if the arrays do not fit its geometry.
     pub(crate) fn new(vectors: V, machine: &Machine) -> Option<Self> {
         let ((l1, first), (l2, second)) = (A::new(&machine.l1)?, B::new(&machine.l2)?);
         let kinds = Size::ALL.map(|size| Kind::new(machine, size, &first, &second));
@@ -95,7 +100,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
             None => Full::with_ways(1),
         };
         let (pdpte, pml4e) = (full(machine.walk_caches.pdpte)?, full(machine.walk_caches.pml4e)?);
-        // The code below asks every cache that lies between a leaf and the root.
+        // `walk` looks up every cache between a leaf and the root, so all of them must exist.
         let caches =
             [machine.walk_caches.pde, machine.walk_caches.pdpte, machine.walk_caches.pml4e];
         let asked = usize::from(machine.levels - 1).min(caches.len());
@@ -119,7 +124,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
         })
     }
 
-    /// Entries read by a walk; see `Naive::walk`.
+    /// Number of page-table entries that a walk reads; see `Naive::walk`.
     #[inline(always)]
     fn walk(&mut self, page: u32, kind: Kind) -> u8 {
         let full = kind.full_walk;
@@ -158,7 +163,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
     }
 
     fn forget_walks(&mut self) {
-        // Nothing was entered since they were emptied: the common case when many pages go.
+        // The caches are still empty: the common case when many pages are unmapped.
         if self.last_pde == EMPTY && self.last_pml4e == EMPTY && self.pdpte.is_empty() {
             return;
         }
@@ -168,7 +173,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
         (self.last_pde, self.last_pml4e) = (EMPTY, EMPTY);
     }
 
-    /// Inlined where the caller is compiled for these vectors: all rows are compared.
+    /// Compares all rows, so inline this where the caller is compiled for these vectors.
     #[inline(always)]
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         self.l1.drop_matching(pairs);
@@ -211,7 +216,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Translate for Fast<V, A, B> {
             }
             return self.forget_walks();
         }
-        // All of a tag's bits, but for those that number the pieces that the page is kept in.
+        // Compare all bits of a tag except those that number the entries within the page.
         self.drop_matching(&[(!(pieces - 1), tag(number, entry))]);
     }
 

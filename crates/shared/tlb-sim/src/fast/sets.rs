@@ -1,25 +1,25 @@
-//! `Sets`: set-associative arrays whose lanes are in the order of use, least recently used last.
-//! Several arrays of a level (one for each page size) lie one after the other.
+//! `Sets`: set-associative arrays. The lanes of a set are in the order of use, least recently used
+//! last. The arrays of a level (for example one for each page size) lie one after the other.
 
 use machine::{Array, Index, Replacement, SIZES, Tlb};
 
 use super::{Arrays, EMPTY, Placement, Vectors};
 
-/// One set: `N` tags, of which the first `ways` count. Lanes past them hold anything.
+/// One set: `N` lanes for tags, of which the first `ways` are used. The others may hold any value.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(crate) struct Row<const N: usize>(pub(crate) [u32; N]);
 
-/// Up to `R` sets (a power of two) of up to `N` ways.
+/// Fewer than `R` sets (`R` is a power of two) of up to `N` ways.
 #[derive(Debug, Clone)]
 pub(crate) struct Sets<const N: usize, const R: usize> {
     rows: Box<[Row<N>; R]>,
-    /// Rows in use, each with its ways.
+    /// Number of ways of each row in use.
     used: Vec<usize>,
 }
 
 impl<const N: usize, const R: usize> Sets<N, R> {
-    /// One array of the walk caches; one that does not exist is never looked up.
+    /// Makes one walk cache. `None` gives an array that is never looked up.
     pub(super) fn of(array: Option<Array>) -> Option<(Self, Placement)> {
         let array = array.unwrap_or(Array { entries: 1, ways: 1 });
         let (index, replacement) = (Index::Modulo, Replacement::Lru);
@@ -51,7 +51,8 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
             }
             used.extend((0..sets).map(|_| ways));
         }
-        // A size that no array holds is looked up in the row after them, of which no lane counts.
+        // Look-ups of a size that no array holds go to the row after the arrays, with no lane in
+        // use.
         let nowhere = used.len();
         if nowhere >= R {
             return None;
@@ -67,7 +68,7 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
     #[inline(always)]
     fn touch<V: Vectors>(&mut self, vectors: V, at: &Placement, number: u32, tag: u32) -> bool {
         let set = (number ^ number >> at.fold) & at.mask;
-        // `R` is a power of two and the row below it: the mask says so to the compiler.
+        // The index is below `R`, a power of two; the mask shows this to the compiler.
         let row = &mut self.rows[(at.first + set) as usize & (R - 1)];
         vectors.touch(&mut row.0, tag, at.ways)
     }
@@ -88,7 +89,7 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
         for (row, &ways) in rows.zip(&self.used) {
             let mut any = false;
             for &(bits, value) in pairs {
-                // Without an early end, so that the compiler uses vectors.
+                // Do not stop early, so that the compiler vectorizes the loop.
                 any |= row.0.iter().fold(false, |any, tag| any | (tag & bits == value));
             }
             if any {
@@ -106,7 +107,8 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
     }
 }
 
-/// Moves what is kept to the front, in its order; free lanes come last, where the next tag enters.
+/// Keeps the tags for which `which` is true, in the same order at the front. The remaining lanes
+/// become free.
 fn keep(lanes: &mut [u32], which: impl Fn(u32) -> bool) {
     let mut kept = 0;
     for lane in 0..lanes.len() {

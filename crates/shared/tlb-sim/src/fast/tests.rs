@@ -1,4 +1,4 @@
-//! `Fast` against `Naive`: the same answers and the same counts, on any stream.
+//! `Fast` and `Naive` return the same results and counts for any stream.
 
 use machine::{Array, Index, Machine, Nested, Replacement, SIZES, Size, Tlb, names, preset};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn size() -> impl Strategy<Value = Size> {
     ]
 }
 
-/// Pages near each other, pages that fall into the same sets, pages from anywhere.
+/// Adjacent pages, pages in the same sets, and random pages.
 fn page() -> impl Strategy<Value = u32> {
     prop_oneof![
         4 => 0u32..2048,
@@ -77,7 +77,7 @@ fn agree<T: Translate>(mut fast: T, machine: &Machine, steps: &[Step]) {
     assert_eq!(fast.tally(), naive.tally(), "{}", machine.name);
 }
 
-/// With every shape that takes the machine; how many did.
+/// Compares every shape that can simulate the machine; returns the number of these shapes.
 fn shapes<V: Vectors>(vectors: V, machine: &Machine, steps: &[Step]) -> usize {
     fn one<V: Vectors, A: Arrays, B: Arrays>(v: V, machine: &Machine, steps: &[Step]) -> usize {
         let fast = Fast::<V, A, B>::new(v, machine);
@@ -86,7 +86,7 @@ fn shapes<V: Vectors>(vectors: V, machine: &Machine, steps: &[Step]) -> usize {
     one::<V, Sets<8, 128>, Sets<16, 512>>(vectors, machine, steps)
         + one::<V, Full<128, 1024>, Sets<16, 512>>(vectors, machine, steps)
         + one::<V, Full<128, 1024>, Sets<32, 512>>(vectors, machine, steps)
-        // So few buckets that entries share them.
+        // So few buckets that entries must share buckets.
         + one::<V, Full<128, 16>, Sets<32, 512>>(vectors, machine, steps)
 }
 
@@ -105,7 +105,7 @@ fn hosts(machine: &Machine, steps: &[Step]) -> usize {
     scalar
 }
 
-/// A machine that no processor is, of a shape that `Fast` takes.
+/// A made-up machine that `Fast` can simulate.
 fn machine() -> impl Strategy<Value = Machine> {
     let tlb = |ways: std::ops::RangeInclusive<u16>, most_sets: u32| {
         (ways, 0..=most_sets, any::<bool>()).prop_map(|(ways, sets, xor)| {
@@ -139,7 +139,7 @@ fn machine() -> impl Strategy<Value = Machine> {
 }
 
 proptest! {
-    // All built-in machines in each case.
+    // Few cases, because each case runs all built-in machines.
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
@@ -166,7 +166,8 @@ proptest! {
 #[test]
 fn most_built_in_machines_are_fast() {
     let slow: Vec<_> = names().filter(|name| hosts(&preset(name).unwrap(), &[]) == 0).collect();
-    // Two arrays of which one is fully associative, and page tables that take entries of the TLB.
+    // The Athlon and the Phenom have a fully associative array beside another one; Itanium's page
+    // tables use TLB entries.
     assert_eq!(slow, ["athlon64-3000", "itanium2-16k", "itanium2-16k-long", "phenom-9950"]);
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,10 +1,11 @@
-//! `Vectors`: one look-up in one set, for the host's vectors. `pulp` finds out at run time what the
-//! host has and lends the instructions without unsafe code here.
+//! `Vectors`: looks a tag up in a set with the host's vector instructions. `pulp` detects these
+//! instructions at run time and makes them callable without unsafe code.
 
-/// A way to compare a set's tags at once. A value of this type is the proof that the host can.
+/// A way to compare all tags of a set at once. A value of this type proves that the host has the
+/// instructions.
 pub(crate) trait Vectors: Copy + Send + 'static {
-    /// Whether `tag` is in one of the lanes of `ways`. It is in the first afterwards, and those that
-    /// were before it, or all if it was not there, are one lane further; what falls off is forgotten.
+    /// Moves `tag` to the first lane; returns whether `tag` was in one of the lanes of `ways`. The tags that were
+    /// before it move one lane further. If it was missing, all tags move, and the last tag is dropped.
     fn touch<const N: usize>(self, row: &mut [u32; N], tag: u32, ways: u64) -> bool;
 
     /// Runs `body`, compiled for these vectors.
@@ -34,7 +35,7 @@ impl Vectors for Scalar {
     }
 }
 
-/// The lanes up to the lowest bit of `hits`, or all if there is none.
+/// Mask of the lanes up to the lowest bit of `hits`; all lanes if `hits` is 0.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 const fn up_to(hits: u64) -> u64 {
@@ -50,20 +51,20 @@ mod x86 {
 
     use super::{Vectors, up_to};
 
-    /// Lanes of the vectors that are used. 512-bit ones are slower on Zen 4, whose stores of them
-    /// are two, which a load soon after waits for.
+    /// Number of lanes per vector. 512-bit vectors are slower on Zen 4, which splits their stores
+    /// in two, and a following load waits for both.
     const LANES: usize = 8;
-    /// A row has at most so many of them.
+    /// Maximum number of vectors per row.
     const MOST: usize = 4;
 
-    /// AVX-512: masks in registers, and a shift that brings in the last lane of the vector before.
+    /// AVX-512: mask registers, and a shift that brings in the last lane of the preceding vector.
     impl Vectors for V4 {
         #[inline(always)]
         fn touch<const N: usize>(self, row: &mut [u32; N], tag: u32, ways: u64) -> bool {
             const { assert!(N.is_multiple_of(LANES) && N <= LANES * MOST) };
             let tags = self.avx._mm256_set1_epi32(tag as i32);
             let (parts, _) = row.as_chunks_mut::<LANES>();
-            // Before the first vector stands the tag itself.
+            // The tag itself precedes the first vector.
             let mut old = [tags; MOST + 1];
             let mut hits = 0;
             for (i, part) in parts.iter().enumerate() {
@@ -110,7 +111,7 @@ mod x86 {
                 hits |= u64::from(equal as u32) << (LANES * i);
             }
             hits &= ways;
-            // The last lane that moves: lanes past every row's if the tag was not there.
+            // The last lane that moves; beyond all lanes if the tag was missing.
             let last = avx._mm256_set1_epi32(hits.trailing_zeros() as i32);
             for (i, part) in parts.iter_mut().enumerate() {
                 let this = avx2._mm256_permutevar8x32_epi32(old[i + 1], one_back);

@@ -1,8 +1,8 @@
-//! A chunk: up to 2^20 records and the events between them, decodable independently of other chunks. Used by writer and
-//! reader.
+//! A chunk: up to 2^20 records and the events between them, decodable independently of other chunks. The writer encodes
+//! chunks, and the reader decodes them.
 //!
-//! Life cycle of a [`Chunk`] in the reader: `load` decompresses the columns of one chunk (and reuses memory of the last
-//! one), then `emit` returns them in blocks until nothing is left.
+//! Life cycle of a [`Chunk`] in the reader: `load` decompresses the columns of one chunk, into the memory of the chunk
+//! before; then `emit` returns the records in blocks until none are left.
 
 use std::io;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,20 +16,22 @@ use super::{CHUNK, PAGES, events};
 use crate::{Access, BLOCK, Block, Event, Page, Region};
 
 const MAGIC: &[u8; 4] = b"SPTC";
-/// Bytes before the column heads: magic, records, coding, number of columns, two reserved bytes.
+/// Number of bytes before the column heads: magic, records, coding, number of columns, two reserved
+/// bytes.
 const HEAD_BYTES: usize = 12;
-/// Codings 1 and 2: indices of 1 or 2 bytes. 16 + n: n planes.
+/// Values of the coding: 1 and 2 for indices of 1 and 2 bytes; 16 + n for n planes.
 const PLANES: u8 = 16;
 /// Maximum number of distinct records of an indexed chunk, for indices of 1 and 2 bytes.
 const MAX_U8_INDEX: usize = 1 << 8;
 const MAX_U16_INDEX: usize = events::MAX_DISTINCT;
-/// Marks a count that is in the list of large counts.
+/// Marks a count that is stored in the list of large counts.
 const ESCAPE: u8 = 255;
 
-/// Maximum number of bytes from which [`extent`] determines a chunk's length.
+/// Maximum number of bytes that [`extent`] needs.
 pub const MAX_HEAD: usize = HEAD_BYTES + 8 * HEAD;
 
-/// Length in bytes and number of records of the chunk whose beginning is `bytes`; `None` if it is not a chunk.
+/// Returns the length in bytes and the number of records of the chunk that starts with `bytes`; `None` if `bytes` do
+/// not start a chunk.
 pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
     let mut bytes = Bytes(bytes);
     if bytes.take(4)? != MAGIC {
@@ -58,7 +60,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// A new encoder.
+    /// Makes an encoder.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             packer: Packer::new()?,
@@ -70,12 +72,12 @@ impl Encoder {
         })
     }
 
-    /// The compressor, also used for the footer.
+    /// The compressor, which also compresses the footer.
     pub fn packer(&mut self) -> &mut Packer {
         &mut self.packer
     }
 
-    /// Encodes a chunk, replacing the contents of `out`.
+    /// Encodes a chunk into `out`, replacing its contents.
     pub fn encode(
         &mut self,
         accesses: &[Access],
@@ -156,19 +158,21 @@ impl Encoder {
 pub struct Chunk {
     records: usize,
     coding: u8,
-    /// Indexed: the distinct accesses, shifted to the stream's placement, and their counts (empty if all are one).
+    /// For indexed chunks: the distinct accesses, shifted to the stream's placement, and their counts (empty if all
+    /// counts are one).
     distinct: Vec<Access>,
     different_counts: Vec<u32>,
-    /// Indices, or planes; the coding gives their number.
+    /// The indices, or the planes; the coding tells how many.
     planes: [Vec<u8>; 4],
-    /// Planes: one bit per record. Indexed: the encoded distinct accesses.
+    /// For planes: one bit per record. For indexed chunks: the encoded distinct accesses.
     writes: Vec<u8>,
-    /// Planes: counts minus one. Indexed: the encoded distinct counts.
+    /// For planes: counts minus one. For indexed chunks: the encoded distinct counts.
     counts: Vec<u8>,
-    /// Planes: the large counts.
+    /// For planes: the large counts.
     large: Vec<u8>,
     events: Vec<u8>,
-    /// Progress of `emit`: records, large counts (bytes), events (bytes), and the next event.
+    /// Progress of `emit`: number of records, bytes of large counts and bytes of events consumed,
+    /// and the next event.
     at: usize,
     large_at: usize,
     events_at: usize,
@@ -177,10 +181,10 @@ pub struct Chunk {
     position: usize,
 }
 
-/// Bounds and placement of a chunk's pages.
+/// Bounds and placement of the pages of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
-    /// Number of regions of the stream.
+    /// Number of regions in the stream.
     pub regions: u32,
     /// Offset added to page numbers.
     pub shift: u32,
@@ -259,7 +263,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Decodes the distinct records; `None` unless every index is valid.
+    /// Decodes the distinct records; `None` if an index is invalid.
     fn distinct(&mut self, frame: Frame) -> Option<()> {
         self.distinct.clear();
         for access in words(&self.writes).map(Access) {
@@ -301,7 +305,8 @@ impl Chunk {
         (self.position <= self.records).then_some(())
     }
 
-    /// Replaces the contents of `block` by the next part of the chunk; `false` if nothing is left.
+    /// Replaces the contents of `block` by the next part of the chunk; returns `false` if nothing
+    /// is left.
     pub fn emit(&mut self, block: &mut Block, frame: Frame) -> Result<bool, &'static str> {
         block.clear();
         let begin = self.at;
@@ -353,11 +358,11 @@ impl Chunk {
         Ok(())
     }
 
-    /// Appends the `table`'s values for some records of an indexed chunk.
+    /// Appends the values in `table` for the records `begin..end` of an indexed chunk.
     fn look_up<T: Copy>(&self, begin: usize, end: usize, table: &[T], out: &mut Vec<T>) {
         let indices = &self.planes[0];
-        // The tables cover every possible index (`distinct`), so the look-up needs no bounds check, which would take a
-        // third of its time.
+        // `distinct` makes the tables cover every possible index, so the look-up needs no bounds checks, which would
+        // take a third of its time.
         if let (1, Some(table)) = (self.coding, table.first_chunk::<MAX_U8_INDEX>()) {
             out.extend(indices[begin..end].iter().map(|&index| table[usize::from(index)]));
         } else if let Some(table) = table.first_chunk::<MAX_U16_INDEX>() {
@@ -427,10 +432,10 @@ pub fn place(event: &mut Event, region: Region, process: u32, object: u32) {
     }
 }
 
-// One column of a chunk: bytes, stored raw or compressed.
+// A column of a chunk: bytes that are stored raw or compressed.
 
-/// zstd's level: the format's sizes and decoding speeds were measured with level 3 (docs/sources/simulators.md 3.5);
-/// higher levels make recording slower and decoding no faster.
+/// zstd's compression level. The format's sizes and decoding speeds were measured with level 3
+/// (docs/sources/simulators.md 3.5). Higher levels slow recording and do not speed up decoding.
 const LEVEL: i32 = 3;
 
 /// Bytes of a column head: codec, length, stored length.
@@ -446,7 +451,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A new compressor.
+    /// Makes a compressor.
     pub fn new() -> io::Result<Self> {
         Ok(Self { zstd: Compressor::new(LEVEL)?, packed: Vec::new() })
     }
@@ -456,7 +461,7 @@ impl Packer {
         self.packed.clear();
         self.packed.reserve(zstd::zstd_safe::compress_bound(column.len()));
         let length = self.zstd.compress_to_buffer(column, &mut self.packed)?;
-        // Stored raw if compression saves little, so that reading is faster.
+        // If compression saves little, store the bytes raw, which is faster to read.
         let (codec, stored) = if length < column.len() - column.len() / 32 {
             (ZSTD, &self.packed[..])
         } else {
@@ -494,13 +499,13 @@ impl Head {
 pub struct Unpacker(Decompressor<'static>);
 
 impl Unpacker {
-    /// A new decompressor.
+    /// Makes a decompressor.
     pub fn new() -> io::Result<Self> {
         Decompressor::new().map(Self)
     }
 
-    /// Decompresses the column with this head from the start of `bytes`, replacing the contents of `out`. The caller
-    /// has bounded `head.length`.
+    /// Decompresses the column with this head from the start of `bytes` into `out`, replacing its contents. The caller
+    /// must have checked `head.length`.
     pub fn take(&mut self, head: Head, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         let stored = bytes.take(head.stored)?;
         out.clear();
@@ -516,11 +521,12 @@ impl Unpacker {
     }
 }
 
-// Recovery of a file without footer, whose writer was killed. Chunks contain their length and can be decoded
-// independently, so all chunks up to the first incomplete one form the beginning of the stream. Only the checksums are
-// missing, which are in the footer.
+// Recovery of a file without footer, whose writer was killed. Each chunk contains its length and can be decoded alone,
+// so the chunks before the first incomplete one are a valid beginning of the stream. Only the checksums, which the
+// footer holds, are missing.
 
-/// Reconstructs the footer of the chunks from `begin` on; also returns the end of the last one.
+/// Reconstructs the footer of the chunks from `begin` on; also returns the offset where the last
+/// chunk ends.
 pub fn footer(
     input: &mut (impl Read + Seek),
     begin: u64,
@@ -583,14 +589,14 @@ pub fn footer(
     Ok((Footer { chunks, totals, runs: Runs::Found(regions.runs), run: None }, at))
 }
 
-// Parsing of little-endian integers and LEB128 varints. Never panics: every read returns `None` at the end.
+// Parsing of little-endian integers and LEB128 varints. Reads never panic; past the end they return `None`.
 
 /// A cursor over bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -599,23 +605,24 @@ impl<'a> Bytes<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
-    /// One byte.
+    /// Takes one byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
-    /// Two bytes.
+    /// Takes a two-byte integer.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
-    /// Four bytes.
+    /// Takes a four-byte integer.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
-    /// Eight bytes.
+    /// Takes an eight-byte integer.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// A LEB128 varint: seven bits per byte, low bits first; `None` also if it exceeds 64 bits.
+    /// Takes a LEB128 varint: seven bits per byte, low bits first. `None` also if the value exceeds
+    /// 64 bits.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -631,11 +638,11 @@ impl<'a> Bytes<'a> {
         }
         None
     }
-    /// A varint that fits in 32 bits.
+    /// Takes a varint; `None` also if the value exceeds 32 bits.
     pub fn varint32(&mut self) -> Option<u32> {
         self.varint()?.try_into().ok()
     }
-    /// A string: its length in bytes (two bytes), then UTF-8.
+    /// Takes a string: its length (a two-byte number of bytes), then UTF-8.
     pub fn text(&mut self) -> Option<String> {
         let length = self.u16()?;
         String::from_utf8(self.take(length.into())?.to_vec()).ok()

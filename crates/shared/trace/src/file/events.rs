@@ -1,4 +1,4 @@
-//! Encoding of events: distance in records from the previous event, a tag, and the fields as varints.
+//! Encoding of events: number of records since the previous event, a tag, and the fields as varints.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub const MAX_EVENTS: usize = 1 << 20;
 /// Maximum length of a phase name in bytes.
 const MAX_NAME: usize = 1 << 10;
 
-/// Appends `event`, which is `distance` records after the previous one.
+/// Appends `event`, which comes `distance` records after the previous event.
 pub fn put(out: &mut Vec<u8>, distance: u32, event: &Event) {
     put_varint(out, distance.into());
     let mut put = |tag: u8, fields: &[u64]| {
@@ -77,7 +77,8 @@ fn advice_number(advice: Advice) -> u64 {
     ADVICE.iter().position(|&one| one == advice).unwrap_or_default() as u64
 }
 
-/// Parses the next event and its distance from the previous one; `None` if it is malformed.
+/// Parses the next event and its distance in records from the previous event; `None` if it is
+/// malformed.
 pub fn take(bytes: &mut Bytes<'_>) -> Option<(u32, Event)> {
     let distance = bytes.varint32().filter(|&distance| distance as usize <= CHUNK)?;
     let pages = |bytes: &mut Bytes<'_>| {
@@ -132,7 +133,7 @@ fn flag(bytes: &mut Bytes<'_>) -> Option<bool> {
     }
 }
 
-/// Checks an event by itself: the conditions that readers rely on and writers enforce.
+/// Checks conditions of a single event, which writers enforce and readers rely on.
 ///
 /// # Errors
 /// The violated condition.
@@ -173,26 +174,26 @@ pub fn check(event: &Event) -> Result<(), String> {
 
 // Record codings of a chunk, selected by the number of distinct records:
 //
-// - **Indexed**: at most 65,536 distinct (page, writes, count): a list of them in order of first use, and per record an
-//   index of one or two bytes. Typical for programs; decoding needs one column to decompress and two loads from small
-//   tables per record.
-// - **Planes**: the lowest bytes of all page numbers, then their second bytes, and so on until the rest is zero; a bit
-//   per record for "writes"; the counts. Typical for random accesses to much memory: the low bytes are noise and are
-//   stored raw, the high ones compress.
+// - **Indexed**, for at most 65,536 distinct records (page, write bit, count): a list of the distinct records in order
+//   of first use, and an index of one or two bytes for each record. Typical for programs. Decoding decompresses one
+//   column, and loads twice from small tables for each record.
+// - **Planes**: the lowest bytes of all page numbers, then all second bytes, and so on until the remaining bytes are
+//   zero; a write bit per record; the counts. Typical for random accesses to much memory: low bytes are noise and are
+//   stored raw, high bytes compress well.
 
 /// Maximum number of distinct records of an indexed chunk.
 pub const MAX_DISTINCT: usize = 1 << 16;
 
 /// Assigns indices to records with a hash table (open addressing, linear probing) that is cleared for each chunk.
 pub struct Indexer {
-    /// Access and count of a slot; 0 if the slot is empty, since counts are never 0.
+    /// Access and count of each slot; 0 for an empty slot, because counts are never 0.
     keys: Vec<u64>,
     indices: Vec<u16>,
     /// The distinct records in order of first use.
     pub distinct: Vec<(Access, u32)>,
 }
 
-/// log2 of the number of slots: twice [`MAX_DISTINCT`], so at most half full.
+/// log2 of the number of slots: twice [`MAX_DISTINCT`], so the table is at most half full.
 const BITS: u32 = 17;
 
 impl Indexer {
@@ -202,7 +203,7 @@ impl Indexer {
         Self { keys: vec![0; size], indices: vec![0; size], distinct: Vec::new() }
     }
 
-    /// Replaces the contents of `out` by each record's index; `None` if there are too many distinct records.
+    /// Replaces the contents of `out` by the index of each record. `None` if there are too many distinct records.
     pub fn index(&mut self, accesses: &[Access], counts: &[u32], out: &mut Vec<u16>) -> Option<()> {
         self.keys.fill(0);
         self.distinct.clear();
@@ -216,7 +217,7 @@ impl Indexer {
 
     fn index_of(&mut self, access: Access, count: u32) -> Option<u16> {
         let key = u64::from(count) << 32 | u64::from(access.0);
-        // Fibonacci hashing spreads neighbouring pages.
+        // Fibonacci hashing spreads adjacent pages.
         let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
         while self.keys[at] != key {
             if self.keys[at] == 0 {
@@ -234,19 +235,19 @@ impl Indexer {
     }
 }
 
-/// Number of bytes of the highest page number, at least one.
+/// Number of bytes needed for the highest page number, at least 1.
 pub fn planes_of(accesses: &[Access]) -> usize {
     let all = accesses.iter().fold(0, |all, access| all | access.page().0);
     (4 - all.leading_zeros() as usize / 8).max(1)
 }
 
-/// Replaces the contents of `out` by byte `number` of each page number.
+/// Replaces the contents of `out` by byte number `number` of each page number.
 pub fn plane(accesses: &[Access], number: usize, out: &mut Vec<u8>) {
     out.clear();
     out.extend(accesses.iter().map(|access| (access.page().0 >> (8 * number)) as u8));
 }
 
-/// Replaces the contents of `out` by one bit per record, low bits first.
+/// Replaces the contents of `out` by the write bit of each record, low bits first.
 pub fn writes(accesses: &[Access], out: &mut Vec<u8>) {
     out.clear();
     let byte = |eight: &[Access]| {
@@ -255,12 +256,12 @@ pub fn writes(accesses: &[Access], out: &mut Vec<u8>) {
     out.extend(accesses.chunks(8).map(byte));
 }
 
-// Addresses of a stream's regions, tracked by the writer: TLB sets are selected by addresses, not by the dense numbers
-// of a stream.
+// The writer tracks the addresses of a stream's regions, because addresses select TLB sets, not the dense numbers of a
+// stream.
 
 /// The regions mapped so far.
 pub struct Regions {
-    /// Address of each region (virtual page number / 512), plus one; 0 if unknown.
+    /// For each region, its address (virtual page number / 512) plus one; 0 if unknown.
     address: Vec<u64>,
     /// Runs of adjacent regions, in the order of mapping.
     pub runs: Vec<RegionRun>,
@@ -270,12 +271,12 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// No regions yet; process 0 runs.
+    /// Starts without regions; process 0 runs.
     pub fn new() -> Self {
         Self { address: Vec::new(), runs: Vec::new(), of: BTreeMap::new(), running: Process(0) }
     }
 
-    /// The number of `region` in its address space; its number in the stream if the former is unknown.
+    /// The address of `region` (virtual page number / 512), or if unknown, its number in the stream.
     pub fn address(&self, region: Region) -> u64 {
         match self.address.get(region.0 as usize) {
             None | Some(0) => region.0.into(),
@@ -293,7 +294,7 @@ impl Regions {
         self.running
     }
 
-    /// Updates the regions for an event.
+    /// Updates the regions after an event.
     pub fn update(&mut self, event: &Event) {
         match *event {
             Event::Spawn(process) | Event::Run(process) => self.running = process,
@@ -323,7 +324,8 @@ impl Regions {
         }
     }
 
-    /// Adds the new part of a run. Small mappings share regions, and an adjacent region extends the last run.
+    /// Adds the regions of a run that are new, because small mappings may share regions. An adjacent run extends the
+    /// last run.
     fn add(&mut self, run: RegionRun) {
         // Page numbers have 31 bits, so there are at most 2^22 regions.
         let end = (run.first.0.saturating_add(run.count)).min(1 << 22);

@@ -11,7 +11,7 @@ use crate::{Process, Region};
 
 /// Bytes of the trailer.
 pub const TRAILER: usize = 32;
-/// Maximum accepted size of a footer: six million chunks, more than 10^12 records.
+/// Maximum accepted size of a footer: enough for six million chunks, more than 10^12 records.
 pub const MAX_FOOTER: u64 = 256 << 20;
 /// The last eight bytes of the file.
 const MAGIC: &[u8; 8] = b"SPTEND\r\n";
@@ -22,9 +22,10 @@ const RUN: &[u8; 4] = b"SPTR";
 const RUN_LENGTH: usize = 28;
 /// Bytes per chunk in the footer.
 const ENTRY: usize = 44;
-/// Upper bound of a chunk's size: four planes, counts (a byte and four) and events are slightly more than 10 MiB.
+/// Upper bound for the bytes of a chunk. Four planes, counts (one byte, or five for large ones) and events take
+/// slightly more than 10 MiB.
 pub const MAX_CHUNK_BYTES: u32 = 16 << 20;
-/// Maximum accepted number of runs of regions: the number of possible regions.
+/// Maximum accepted number of runs of regions: as many as there are possible regions.
 const MAX_RUNS: usize = 1 << 22;
 
 /// One chunk.
@@ -40,11 +41,11 @@ pub struct ChunkInfo {
     pub events: u32,
     /// Number of accesses that its records represent.
     pub accesses: u64,
-    /// The process that runs at its start.
+    /// The process that runs at the start of the chunk.
     pub process: Process,
     /// XXH3 checksum of its bytes.
     pub checksum: u64,
-    /// Number of records in earlier chunks; computed, not stored.
+    /// Number of records in earlier chunks. Computed, not stored in the file.
     pub before: u64,
 }
 
@@ -55,7 +56,7 @@ pub struct Totals {
     pub records: u64,
     /// Number of accesses that the records represent.
     pub accesses: u64,
-    /// Number of accesses of the records that write.
+    /// Number of accesses that write.
     pub writes: u64,
     /// Number of events.
     pub events: u64,
@@ -70,13 +71,13 @@ pub struct Totals {
 pub struct Run {
     /// Number of instructions executed by all processes.
     pub instructions: u64,
-    /// Number of accesses, including those skipped at the beginning of the stream.
+    /// Number of accesses, including those that the recorder skipped at the beginning.
     pub accesses: u64,
     /// Duration of the recorded run in nanoseconds.
     pub nanoseconds: u64,
 }
 
-/// Adjacent regions of a process, with their address.
+/// A run of adjacent regions of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRun {
     /// The first region.
@@ -89,7 +90,7 @@ pub struct RegionRun {
     pub address: u64,
 }
 
-/// The footer; its runs are decoded on demand.
+/// The footer; its runs of regions are decoded on demand.
 #[derive(Debug, Clone, Default)]
 pub struct Footer {
     /// The chunks.
@@ -107,7 +108,7 @@ pub struct Footer {
 pub enum Runs {
     /// As stored in the file.
     Packed(Head, Vec<u8>),
-    /// Reconstructed from a file without footer.
+    /// Reconstructed, because the file has no footer.
     Found(Vec<RegionRun>),
 }
 
@@ -139,7 +140,7 @@ pub fn encode(
         out.extend(chunk.accesses.to_le_bytes());
         out.extend(chunk.process.0.to_le_bytes());
         out.extend(chunk.checksum.to_le_bytes());
-        // Reserved, zero.
+        // Reserved bytes, zero.
         out.extend([0; 4]);
     }
     let mut column = Vec::new();
@@ -176,7 +177,7 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// Parses the trailer; `None` if the file was truncated, or its writer did not finish.
+    /// Parses the trailer; `None` if the file is truncated or its writer did not finish.
     pub fn decode(bytes: &[u8; TRAILER]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         let trailer = Self { offset: bytes.u64()?, length: bytes.u64()?, checksum: bytes.u64()? };

@@ -6,13 +6,13 @@ use super::chunk::{Bytes, put_text};
 use crate::SLOTS;
 use crate::filter::{Filter, MruSets};
 
-/// The first eight bytes. The first byte is not ASCII, and the line ends detect transfers in text mode.
+/// The first eight bytes. The first byte is not ASCII, and the line ends reveal a transfer in text mode.
 pub const MAGIC: &[u8; 8] = b"\x89SPT\r\n\x1a\n";
-/// Bytes of magic, version, and length of the rest.
+/// Number of bytes of magic, version and the length field.
 pub const HEAD_BYTES: usize = 12;
 /// Maximum size of a header in bytes: two strings and a few numbers.
 pub const MAX_HEADER: usize = 16 << 10;
-/// Maximum length of the creator or workload in bytes.
+/// Maximum length in bytes of the creator's and the workload's name.
 const MAX_TEXT: usize = 4 << 10;
 
 /// Origin of the mappings of a stream.
@@ -20,7 +20,7 @@ const MAX_TEXT: usize = 4 << 10;
 pub enum Mappings {
     /// The program's own mappings.
     Recorded,
-    /// Inferred from the touched pages: a gap of more than `gap` untouched bytes separates two mappings.
+    /// Inferred from the touched pages: more than `gap` untouched bytes separate two mappings.
     Inferred {
         /// Maximum gap inside a mapping, in bytes.
         gap: u64,
@@ -36,14 +36,14 @@ pub struct Header {
     pub filter: Filter,
     /// Origin of the mappings.
     pub mappings: Mappings,
-    /// The program that made it, and its source.
+    /// The program that made the stream, and the source of its data.
     pub creator: String,
     /// The recorded program or workload.
     pub workload: String,
 }
 
 impl Header {
-    /// A header for 4 KiB pages, same-page filter, recorded mappings.
+    /// Makes a header for 4 KiB pages, same-page filter and recorded mappings.
     pub fn new(workload: &str) -> Self {
         Self {
             base_page: 4096,
@@ -57,8 +57,8 @@ impl Header {
     /// Checks that the header is valid.
     ///
     /// # Errors
-    /// The base page is not a power of two from 1 KiB to 1 MiB (which includes all sizes that Linux supports), or a
-    /// number of sets is not a power of two.
+    /// The base page is not a power of two from 1 KiB to 1 MiB (Linux supports no other sizes), or a number of sets is
+    /// not a power of two.
     pub fn check(&self) -> Result<(), &'static str> {
         if !self.base_page.is_power_of_two() || !(1 << 10..=1 << 20).contains(&self.base_page) {
             return Err("a base page is a power of two from 1 KiB to 1 MiB");
@@ -71,7 +71,7 @@ impl Header {
         }
     }
 
-    /// The bytes of the header.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend(self.base_page.to_le_bytes());
@@ -101,7 +101,7 @@ impl Header {
         out
     }
 
-    /// Parses a header; the caller has checked magic, version and length.
+    /// Parses a header; the caller must have checked magic, version and length.
     ///
     /// # Errors
     /// The header is too short, its checksum is wrong, or its fields are invalid.

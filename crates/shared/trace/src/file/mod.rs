@@ -16,7 +16,8 @@ pub use writer::Writer;
 
 pub(crate) use writer::Output;
 
-/// Whether `checksum` is that of `bytes`. Always true under a fuzzer, which could not guess it.
+/// Whether `checksum` is the checksum of `bytes`. Always true under a fuzzer, which cannot guess
+/// checksums.
 fn is_sum(bytes: &[u8], checksum: u64) -> bool {
     cfg!(fuzzing) || xxhash_rust::xxh3::xxh3_64(bytes) == checksum
 }
@@ -24,9 +25,9 @@ fn is_sum(bytes: &[u8], checksum: u64) -> bool {
 /// Version of the format.
 pub const VERSION: u16 = 1;
 
-/// Maximum number of records in a chunk: 2^20, so that its columns (3 to 4 MB) fit in a cache and a file of any length
-/// can be split among parallel readers.
+/// Maximum number of records in a chunk: 2^20, so that its columns (3 to 4 MB) fit in a cache. Parallel readers can
+/// divide a file by chunks.
 pub const CHUNK: usize = 1 << 20;
 
-/// Number of page numbers: [`crate::Access`] uses one bit for "writes".
+/// Number of page numbers: [`crate::Access`] needs one of 32 bits for writes.
 pub const PAGES: u32 = 1 << 31;

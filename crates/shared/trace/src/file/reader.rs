@@ -17,23 +17,23 @@ pub struct Info {
     pub header: Header,
     /// The totals.
     pub totals: Totals,
-    /// Its chunks, in order.
+    /// The chunks, in order.
     pub chunks: Vec<ChunkInfo>,
     /// Length of the file in bytes.
     pub length: u64,
     /// The measured run, if a recorder wrote it.
     pub run: Option<Run>,
     /// Offset of the end of the last complete chunk, if the footer is missing (the writer was killed, or the copy is
-    /// incomplete): the stream ends there. Without the footer there are no checksums.
+    /// incomplete). The stream ends at this offset, and has no checksums.
     pub cut: Option<u64>,
 }
 
-/// Offsets of a stream's numbers, so that several streams share a machine.
+/// Offsets added to a stream's numbers, so that several streams can share a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// Region that the stream's region 0 becomes.
+    /// Region number that the stream's region 0 becomes.
     pub region: Region,
-    /// Process that the stream's process 0 becomes.
+    /// Process number that the stream's process 0 becomes.
     pub process: Process,
     /// Number that the stream's shared object 0 and file 0 become.
     pub object: u32,
@@ -51,10 +51,10 @@ pub struct Reader<R = File> {
     path: PathBuf,
     input: R,
     info: Info,
-    /// The footer, for the region addresses that are not in `info`.
+    /// The footer, which has the region addresses that `info` lacks.
     footer: Footer,
     placement: Placement,
-    /// The next chunk to load, and the loaded one.
+    /// Numbers of the next chunk to load, and of the loaded chunk.
     next: usize,
     loaded: Option<usize>,
     chunk: Chunk,
@@ -66,11 +66,11 @@ impl Reader<File> {
     /// Opens the trace at `path`.
     ///
     /// # Errors
-    /// [`TraceError`]: it is not a plain file, cannot be read, or is not a trace of this version; or its header or
-    /// footer is damaged. A truncated trace is opened up to its last complete chunk.
+    /// [`TraceError`]: the path is not a plain file, cannot be read, or is not a trace of this version; or the header
+    /// or footer is damaged. A truncated trace is opened up to its last complete chunk.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let io = TraceError::unreadable(path);
-        // Checked first: opening a pipe would wait for its writer.
+        // Check this before opening, because opening a pipe would wait for its writer.
         let metadata = std::fs::metadata(path).map_err(io)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() { "a directory" } else { "a pipe or a device" };
@@ -177,8 +177,8 @@ impl<R: Read + Seek> Reader<R> {
         footer.map(Some).map_err(|what| corrupt(trailer.offset, what))
     }
 
-    /// Sets the placement of the stream's numbers, so that several streams share a machine. To be called before the
-    /// first block.
+    /// Sets the placement of the stream's numbers, so that several streams can share a machine. Call it before reading
+    /// the first block.
     ///
     /// # Errors
     /// [`TraceError::TooLarge`]: region or process numbers would exceed their maximum.
@@ -199,12 +199,12 @@ impl<R: Read + Seek> Reader<R> {
         Ok(self)
     }
 
-    /// The contents of header and footer.
+    /// Returns the contents of header and footer.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -221,8 +221,8 @@ impl<R: Read + Seek> Reader<R> {
         Err(TraceError::Geometry { path: self.path.clone(), trace, machine: base_page })
     }
 
-    /// Address of the stream's regions in their processes, in the order of mapping. The numbers are the stream's own,
-    /// without placement.
+    /// Returns the addresses of the stream's regions in their processes, in the order of mapping. Region and process
+    /// numbers are without the placement.
     ///
     /// # Errors
     /// [`TraceError::Corrupt`]: the footer's list cannot be decoded.
@@ -234,8 +234,8 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// Makes chunk `number` the next one (or ends the stream, if there is none). Its `ChunkInfo` names the running
-    /// process; earlier mappings are in earlier chunks.
+    /// Continues with chunk `number`, or ends the stream if there is no such chunk. The running process is in the
+    /// chunk's `ChunkInfo`; mappings made before are in earlier chunks.
     pub fn seek(&mut self, number: usize) {
         self.next = number;
         self.loaded = None;
@@ -251,7 +251,7 @@ impl<R: Read + Seek> Reader<R> {
         self.bytes.clear();
         let read = self.input.seek(SeekFrom::Start(offset));
         let input = &mut self.input;
-        // No allocation in advance: the footer's length may be wrong.
+        // Do not allocate `length` bytes in advance, because the footer may be wrong.
         let read = read.and_then(|_| input.take(length.into()).read_to_end(&mut self.bytes));
         let read = read.and_then(|read| {
             let short = read < length as usize;
@@ -271,7 +271,8 @@ impl<R: Read + Seek> Reader<R> {
         TraceError::corrupt(&self.path, Some(number), offset, what)
     }
 
-    /// Places a block's events, and checks that their numbers lie in the stream.
+    /// Applies the placement to a block's events, and checks that their numbers are in the stream's
+    /// range.
     fn place_events(&self, block: &mut Block) -> Result<(), &'static str> {
         let Totals { regions, processes, .. } = self.info.totals;
         let end = u64::from(regions) << 9;

@@ -16,17 +16,18 @@ use super::{CHUNK, Header, events, foot};
 use crate::filter::Recorder;
 use crate::{Access, Block, Event, Process, TraceError};
 
-/// Bytes of events after which a chunk is flushed: the longest event has about 1 KiB.
+/// A chunk is flushed after this many bytes of events. The longest event has about 1 KiB.
 const EVENTS: usize = events::MAX_EVENTS - (8 << 10);
 
 /// Writes one trace. Life cycle: [`Writer::create`], [`Writer::push`] for every block of the stream,
-/// [`Writer::finish`]. If dropped before, it leaves no file.
+/// [`Writer::finish`]. A writer that is dropped before `finish` leaves no file.
 pub struct Writer {
     output: Output,
     encoder: Encoder,
     /// Records of the current chunk.
     recorder: Recorder,
-    /// Encoded events of the current chunk, their number, and the record of the last one.
+    /// Encoded events of the current chunk, the number of events, and the record number of the last
+    /// event.
     events: Vec<u8>,
     event_count: u32,
     last_event: usize,
@@ -39,8 +40,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts a trace at `path`. An existing file is replaced when the trace is finished; without `replace` it is an
-    /// error.
+    /// Starts a trace at `path`. With `replace`, the finished trace replaces an existing file; without, an existing
+    /// file is an error.
     ///
     /// # Errors
     /// [`TraceError`]: the file exists, or cannot be written; or [`Header::check`] refuses the header.
@@ -48,7 +49,7 @@ impl Writer {
         Self::to(Output::create(path, replace)?, header)
     }
 
-    /// Starts a trace in an output.
+    /// Starts a trace in `output`.
     pub(crate) fn to(mut output: Output, header: &Header) -> Result<Self, TraceError> {
         if let Err(what) = header.check() {
             return Err(TraceError::Stream {
@@ -96,7 +97,7 @@ impl Writer {
         self.records(block, at, block.accesses.len())
     }
 
-    /// The totals so far, including records not yet in a chunk.
+    /// Returns the totals so far, including records not yet in a chunk.
     pub fn totals(&self) -> Totals {
         let records = self.tally.totals.records + self.recorder.accesses.len() as u64;
         Totals { records, ..self.tally.totals }
@@ -107,10 +108,11 @@ impl Writer {
         self.run = Some(run);
     }
 
-    /// Finishes the trace; only then does the file get its name.
+    /// Finishes the trace and gives the file its name.
     ///
     /// # Errors
-    /// [`TraceError::Io`]: the file could not be written or renamed. An existing file then stays.
+    /// [`TraceError::Io`]: the file could not be written or renamed. Then an existing file stays
+    /// unchanged.
     pub fn finish(mut self) -> Result<Totals, TraceError> {
         self.flush()?;
         let offset = self.output.written;
@@ -199,8 +201,8 @@ impl Writer {
     }
 }
 
-// Output of a trace: a temporary file in the same directory, renamed when complete. If the writer is killed, an
-// existing file stays.
+// The output is a temporary file in the target's directory, renamed when complete. If the writer is killed, an existing
+// file stays unchanged.
 
 /// A file being written.
 pub(crate) struct Output {
@@ -208,7 +210,7 @@ pub(crate) struct Output {
     pub path: PathBuf,
     to: To,
     replace: bool,
-    /// Number of bytes so far.
+    /// Number of bytes written so far.
     pub written: u64,
 }
 
@@ -220,8 +222,8 @@ enum To {
 }
 
 impl Output {
-    /// Starts writing `path`. With `replace`, an existing file is replaced when the new one is complete; without, it is
-    /// an error, checked at the start and at the end.
+    /// Starts writing `path`. With `replace`, the complete new file replaces an existing file. Without, an existing
+    /// file is an error, both now and at the end.
     pub fn create(path: &Path, replace: bool) -> Result<Self, TraceError> {
         let io = |doing| TraceError::io(path, doing);
         let to = match fs::metadata(path) {
@@ -235,7 +237,7 @@ impl Output {
             }
             Ok(_) if !replace => return Err(TraceError::Exists { path: path.to_path_buf() }),
             Ok(_) => {
-                // A symbolic link stays; its target is replaced.
+                // Keep a symbolic link, and replace its target.
                 let target = fs::canonicalize(path).map_err(io("cannot be found"))?;
                 let file = beside(&target).map_err(io("cannot be written"))?;
                 To::Temporary(file, target)
@@ -271,7 +273,7 @@ impl Output {
         let Self { path, to, replace, .. } = self;
         let To::Temporary(file, name) = to else { return Ok(()) };
         let io = |doing| TraceError::io(&path, doing);
-        // Sync before the rename: after a system crash the path must not lead to an incomplete file.
+        // Sync before the rename, so that after a system crash the path cannot lead to an incomplete file.
         file.as_file().sync_all().map_err(io("cannot be written to disk"))?;
         let done = if replace { file.persist(&name) } else { file.persist_noclobber(&name) };
         match done {
@@ -294,22 +296,22 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".part")
-        // The usual mode of new files, subject to the umask.
+        // The usual mode of new files; the umask applies.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory.unwrap_or(Path::new(".")))
 }
 
 // Totals of a stream, updated while it is written, or recomputed if there is no footer.
 
-/// Totals of a stream so far, and its region addresses.
+/// Totals of a stream up to now, and its region addresses.
 pub struct Tally {
-    /// `records` is set by the caller that makes chunks.
+    /// The totals; the caller that makes chunks sets `records`.
     pub totals: Totals,
     pub regions: Regions,
 }
 
 impl Tally {
-    /// Totals of an empty stream.
+    /// Makes the totals of an empty stream.
     pub fn new() -> Self {
         let totals = Totals { processes: 1, ..Totals::default() };
         Self { totals, regions: Regions::new() }
@@ -323,7 +325,7 @@ impl Tally {
         totals.writes += if access.writes() { u64::from(count) } else { 0 };
     }
 
-    /// Counts an event; `false` if its process number is too large.
+    /// Counts an event; returns `false` if its process number is too large.
     pub fn event(&mut self, event: &Event) -> bool {
         self.regions.update(event);
         self.totals.events += 1;
@@ -331,7 +333,8 @@ impl Tally {
         if let Some(pages) = event.pages() {
             regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
         }
-        // Counted even if the child inherits nothing: a reader checks that the offset lies in the stream.
+        // Count the region of the offset even if the child inherits nothing, because readers check that the offset is
+        // in the stream's range.
         if let Event::Fork { offset, .. } = event {
             regions = regions.max((offset >> 9) + 1);
         }

@@ -1,6 +1,7 @@
-//! ChampSim's traces: a record of 64 bytes per instruction. Its fields (inc/trace_instruction.h, `input_instr`):
-//! instruction pointer (8 bytes), is branch, branch taken (1 each), 2 destination and 4 source registers (1 each), 2
-//! destination and 4 source addresses (8 each), 0 for none. The loads of a record precede its stores.
+//! ChampSim's traces: one record of 64 bytes per instruction. Fields (inc/trace_instruction.h, `input_instr`):
+//! instruction pointer (8 bytes); is branch, branch taken (1 byte each); 2 destination and 4 source registers (1 byte
+//! each); 2 destination and 4 source addresses (8 bytes each, 0 for none). The importer puts the loads of a record
+//! before its stores.
 
 use super::Collector;
 use super::Input;

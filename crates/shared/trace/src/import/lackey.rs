@@ -1,6 +1,6 @@
-//! Output of `valgrind --tool=lackey --trace-mem=yes`: `I  04001c50,3`, ` L 1ffefffe78,8`, ` S …`, ` M …` (a load and a
-//! store by one instruction), addresses in hexadecimal, sizes in decimal; and valgrind's own lines, `==PID== …` and
-//! `--PID-- …` (lackey's documentation, and lk_main.c).
+//! Output of `valgrind --tool=lackey --trace-mem=yes`: `I 04001c50,3`, ` L 1ffefffe78,8`, ` S …`, ` M …` (a load and a
+//! store by one instruction). Addresses are hexadecimal, sizes decimal. Valgrind's own lines start with `==PID==` or
+//! `--PID--` (lackey's documentation, and lk_main.c).
 
 use super::Input;
 use super::{Collector, MAX_ACCESS};

@@ -1,9 +1,9 @@
 //! Converts traces of other tools to `.spt`.
 //!
-//! Foreign traces contain addresses but no mappings, which are only known after the last access. So an import has two
-//! passes: the first writes the accesses, with regions numbered in order of first touch, to a scratch file; the second
-//! infers mappings (`layout`) and writes the trace. So the input may be a pipe, and memory use is 24 bytes per touched
-//! region.
+//! Traces of other tools contain addresses but no mappings. Mappings can be inferred only after the last access, so an
+//! import has two passes. The first writes the accesses to a scratch file, with regions numbered in order of first
+//! touch. The second infers mappings (`infer`) and writes the trace. The input may be a pipe, and an import needs 24
+//! bytes of memory per touched region.
 
 mod champsim;
 mod lackey;
@@ -24,7 +24,7 @@ use crate::{
     Reader, Region, SLOTS, Source, Totals, TraceError, Writer,
 };
 
-/// A foreign format.
+/// The format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// ChampSim's records of 64 bytes, one per instruction.
@@ -38,7 +38,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name on the command line and in headers.
+    /// The format's name on the command line and in headers.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChampSim => "champsim",
@@ -56,26 +56,26 @@ pub struct Import {
     pub format: Format,
     /// Which accesses to omit.
     pub filter: Filter,
-    /// Gap that separates two mappings, in untouched bytes.
+    /// More than this many untouched bytes separate two mappings.
     pub gap: u64,
     /// Base page size in bytes.
     pub base_page: u32,
     /// Whether to include instruction fetches, as reads (ChampSim, lackey).
     pub instructions: bool,
-    /// Raw: the address bit that marks writes.
+    /// For the raw format, the address bit that marks writes.
     pub write_bit: Option<u8>,
     /// Name of the workload.
     pub workload: String,
     /// Whether to replace an existing file.
     pub replace: bool,
-    /// Directory for an unnamed scratch file of about the trace's size.
+    /// Directory for the unnamed scratch file, which is about as large as the trace.
     pub scratch: PathBuf,
 }
 
 impl Import {
-    /// The defaults: 4 KiB pages, same-page filter, data accesses only. A gap of 4 MiB separates mappings; an inferred
-    /// value: Linux leaves larger gaps between a program's heap, libraries and stack, and the areas of one allocator
-    /// are closer.
+    /// The defaults: 4 KiB pages, same-page filter, data accesses only. A gap of 4 MiB separates mappings. This value
+    /// is inferred: Linux leaves larger gaps between heap, libraries and stack, and the areas of one allocator are
+    /// closer together.
     pub fn new(format: Format, workload: &str) -> Self {
         Self {
             format,
@@ -127,7 +127,7 @@ pub struct Imported {
     pub touched: usize,
 }
 
-/// Imports `input` to `output`. `watch` is called with the progress at intervals, and may stop the import.
+/// Imports `input` to `output`. Calls `watch` with the progress at intervals; `watch` may stop the import.
 ///
 /// # Errors
 /// [`TraceError`]: a malformed line or record of the input, with its place; an output that exists or cannot be written;
@@ -138,7 +138,7 @@ pub fn import(
     output: &Path,
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Imported, TraceError> {
-    // Created first, so that an unwritable output is an error before minutes of reading.
+    // Create the output first, so that an unwritable one is an error before minutes of reading.
     let writer = Writer::create(output, &import.header(), import.replace)?;
     let scratch = TraceError::io(&import.scratch, "no scratch file can be made there");
     let file = tempfile::tempfile_in(&import.scratch).map_err(scratch)?;
@@ -198,10 +198,10 @@ fn rewrite(
     writer.finish()
 }
 
-// The collector of all parsers: turns addresses into pages of densely numbered regions.
+// All parsers use the collector, which converts addresses to pages in densely numbered regions.
 
-/// Maximum accepted access size in bytes: the largest are saves of all registers, some 11 KiB with AMX (Intel SDM vol.
-/// 1, 13.4.2 and 18.3).
+/// Maximum accepted access size in bytes: the largest save all registers, about 11 KiB with AMX (Intel SDM vol. 1,
+/// 13.4.2 and 18.3).
 pub(crate) const MAX_ACCESS: u64 = 64 << 10;
 /// Maximum number of regions.
 const REGIONS: usize = 1 << 22;
@@ -225,9 +225,9 @@ pub(crate) struct Collector<'a> {
     block: Block,
     page_bits: u32,
     path: PathBuf,
-    /// Region number by address; only looked up, so the map's order does not matter.
+    /// Region number for each address. The map is never iterated, so its order does not matter.
     numbers: HashMap<u64, u32>,
-    /// Touched regions by number.
+    /// Touched regions, indexed by region number.
     touched: Vec<Touched>,
     /// Address and number of the last access's region.
     last: (u64, u32),
@@ -251,7 +251,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds an access of `size` bytes at `address` to every page that it overlaps.
+    /// Adds an access of `size` bytes at `address`: one access to each page that it overlaps.
     pub fn access(
         &mut self,
         address: u64,
@@ -311,7 +311,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Ends the first pass; returns the regions by number.
+    /// Ends the first pass; returns the touched regions in order of their numbers.
     pub fn finish(mut self) -> Result<(Vec<Touched>, Watch<'a>), TraceError> {
         self.flush()?;
         if self.touched.is_empty() {
@@ -361,7 +361,7 @@ impl Input {
         Self::new(Box::new(file), path, format)
     }
 
-    /// Reads from any source; `path` is named in errors.
+    /// Reads from `raw`, which may be compressed; errors name `path`.
     ///
     /// # Errors
     /// [`TraceError::Io`]: its first bytes cannot be read.
@@ -380,7 +380,7 @@ impl Input {
                 let stream = stream.map_err(|error| io(error.into()))?;
                 Box::new(liblzma::read::XzDecoder::new_stream(raw, stream))
             }
-            // zstd's default window limit applies: 128 MiB.
+            // The decoder's default window limit applies: 128 MiB.
             Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(raw).map_err(io)?),
         };
         let reader = BufReader::with_capacity(BUFFER, reader);
@@ -392,18 +392,19 @@ impl Input {
         &mut self.reader
     }
 
-    /// An error at a place of the input.
+    /// Makes an error at a place in the input.
     pub(super) fn wrong(&self, place: Place, what: String, remedy: &'static str) -> TraceError {
         TraceError::Import { path: self.path.clone(), place, what, remedy }
     }
 
-    /// An error for a failed read or decompression.
+    /// Makes an error for a failed read or decompression.
     pub(super) fn unreadable(&self, place: Place, error: &io::Error) -> TraceError {
         let remedy = "if it is packed (.gz, .xz, .zst), it is damaged: get it again";
         self.wrong(place, format!("cannot be read on: {error}"), remedy)
     }
 
-    /// Fills `buffer`, or less at the end of the input; `at` is the byte offset of its start.
+    /// Fills `buffer`, except at the end of the input; returns the number of bytes read. `at` is
+    /// the current byte offset in the input.
     pub(super) fn fill(&mut self, buffer: &mut [u8], at: u64) -> Result<usize, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -418,7 +419,8 @@ impl Input {
     }
 }
 
-/// Detects compression by the file name, and by the first bytes except for raw addresses, which can have any value.
+/// Detects compression by the file name, then by the first bytes. Raw addresses can start with any bytes, so for them
+/// only the name counts.
 fn packing(path: &Path, format: Format, begin: &[u8]) -> Packing {
     match path.extension().and_then(OsStr::to_str) {
         Some("gz") => Packing::Gzip,
@@ -432,20 +434,20 @@ fn packing(path: &Path, format: Format, begin: &[u8]) -> Packing {
     }
 }
 
-// Inference of mappings from touched regions. Pure.
+// Inference of mappings from touched regions, without I/O.
 
 /// An inferred address space.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Layout {
     /// The mappings, in order of their first touch.
     pub mappings: Vec<Event>,
-    /// Region number in the trace, by number of first touch. The regions of a mapping, including untouched ones, have
-    /// consecutive numbers.
+    /// For each touched region, in order of first touch, its number in the trace. In the trace all regions of a
+    /// mapping, including untouched ones, have consecutive numbers.
     pub numbers: Vec<u32>,
 }
 
-/// Infers one mapping per group of regions with at most `gap` untouched pages in between. A mapping starts and ends
-/// with a touched page, since the memory around it is unknown. `None`: too many regions.
+/// Infers one mapping for each group of regions with at most `gap` untouched pages between them. A mapping starts and
+/// ends with a touched page, because nothing is known about the memory around it. `None`: too many regions.
 pub(crate) fn infer(touched: &[Touched], gap: u64) -> Option<Layout> {
     let mut order: Vec<usize> = (0..touched.len()).collect();
     order.sort_unstable_by_key(|&number| touched[number].address);
@@ -493,7 +495,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The lines of an input.
+    /// Reads the lines of `input`.
     pub fn new(input: &'a mut Input) -> Self {
         Self { input, line: Vec::new(), number: 0 }
     }
@@ -513,17 +515,17 @@ impl<'a> Lines<'a> {
         Ok(read > 0)
     }
 
-    /// The line, trimmed.
+    /// The current line, trimmed.
     pub fn line(&self) -> &[u8] {
         self.line.trim_ascii()
     }
 
-    /// The place of the line.
+    /// The place of the current line.
     pub fn place(&self) -> Place {
         Place::Line(self.number)
     }
 
-    /// An error about the line.
+    /// Makes an error about the current line.
     pub fn wrong(&self, what: &str, remedy: &'static str) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.line()).chars().take(60).collect();
         let shown = shown.escape_debug().collect::<String>();
@@ -531,7 +533,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A hexadecimal number without a prefix.
+/// Parses a hexadecimal number without a prefix.
 pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
@@ -541,7 +543,7 @@ pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -567,7 +569,7 @@ mod layout_tests {
 
     #[test]
     fn groups_split_at_gaps_and_number_in_order_of_first_touch() {
-        // The stack first, then a heap with a hole of one region, then a region 1024 pages further on.
+        // A stack, touched first; a heap with an untouched region; and a region 1024 pages after the heap.
         let all =
             [touched(90, 500, 511), touched(12, 0, 9), touched(10, 3, 511), touched(14, 10, 10)];
         let layout = infer(&all, 1023).unwrap();

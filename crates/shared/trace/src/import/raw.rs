@@ -1,4 +1,4 @@
-//! 64-bit little-endian addresses; one bit of each may mark writes.
+//! 64-bit little-endian addresses; one bit of each address may mark writes.
 
 use super::Collector;
 use super::Input;

@@ -1,5 +1,5 @@
-//! `btree`: the lookups of `workload::btree`. The path of a lookup follows from the key's number alone, because every
-//! key has its own gap; so no tree is built.
+//! `btree`: the lookups of `workload::btree`. The path of a lookup depends only on the key's number, because every key
+//! lies in its own gap. So no tree is built.
 
 use trace::{Access, Block};
 use workload::btree::{BLOCK as KEYS, Plan};
@@ -10,14 +10,14 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Defaults of the live kernel.
+/// Defaults of the live kernel: size in bytes, and maximum number of lookups.
 pub(super) const SIZE: u64 = 1 << 30;
 const MAX_LOOKUPS: u64 = 1 << 24;
-/// Words in a page, and key blocks in a page.
+/// Number of words per page, and of key blocks per page.
 const WORDS: u64 = PAGE / 8;
 const BLOCKS: u64 = WORDS / KEYS as u64;
 
-/// The queries of all threads, taken in turns.
+/// The remaining queries of each thread. Threads take turns.
 pub(super) type Queries = Vec<Box<dyn Iterator<Item = Query> + Send>>;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
@@ -47,10 +47,11 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure, Extent::new(&areas))
 }
 
-/// Weight, number of the program's lookups, and the simulated queries that represent them.
+/// Returns the weight, the number of the program's lookups, and the simulated queries that stand
+/// for them.
 pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Queries) {
     let operations = setup.operations.unwrap_or(keys.min(MAX_LOOKUPS)).max(threads.into());
-    // At most the number of lookups per thread.
+    // The weight is at most the number of lookups per thread.
     let most = (operations / u64::from(threads)).min(u64::from(u32::MAX)) as u32;
     let weight = setup.weight.unwrap_or(1).min(most);
     let made = operations / u64::from(weight);
@@ -59,7 +60,7 @@ pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Quer
     (weight, operations, (0..threads).map(one).collect())
 }
 
-/// The query of the next thread in turn.
+/// Returns the query of the thread whose turn is next.
 pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
     while !queries.is_empty() {
         if *turn >= queries.len() {
@@ -88,7 +89,8 @@ struct Lookups {
 }
 
 impl Lookups {
-    /// Index of the leaf where the search for a query's key ends, and whether the key is present.
+    /// Returns the index of the leaf where the search for a query's key ends, and whether the key
+    /// is present.
     fn place(&self, query: Query) -> (u64, bool) {
         if query.present {
             return (query.number, true);
@@ -119,7 +121,7 @@ impl Step for Lookups {
     }
 
     fn records(&self) -> Option<u64> {
-        // One read per layer, and one of the value for the 3 of 4 keys that are present.
+        // One read per layer, and one read of the value for the 3 of 4 keys that are present.
         Some(remaining(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
     }
 }

@@ -1,5 +1,5 @@
-//! `chase`: the links and walks of `workload::chase`. The successors are stored as 32-bit numbers: a sixteenth of the
-//! simulated size.
+//! `chase`: the links and walks of `workload::chase`. Successors are stored as 32-bit numbers, which take a sixteenth
+//! of the simulated memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,9 +12,9 @@ use crate::{Emit, Figure, Setup, Tables};
 
 use super::Sweep;
 
-/// Default of the live kernel.
+/// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Nodes in a page.
+/// Number of nodes per page.
 const NODES: u64 = PAGE / NODE;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
@@ -75,12 +75,12 @@ impl Step for Link {
     }
 
     fn records(&self) -> Option<u64> {
-        // Two writes per swap, one swap per node except one.
+        // Two writes per swap, and one swap for each node but one.
         Some((u64::from(self.count) * 2).saturating_sub(2))
     }
 }
 
-/// The walks of all threads, one load each in turn.
+/// The walks of all threads, which take turns of one load.
 struct Walk {
     area: Area,
     linked: Arc<OnceLock<Vec<u32>>>,
@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Links by Sattolo's shuffle like the live kernel, and walks the links.
+        /// Links the nodes by Sattolo's shuffle, as the live kernel does, and walks the links.
         #[test]
         fn walks_are_those_of_the_live_kernel(count in 2u64..5000, seed: u64, threads in 1u64..4) {
             let plan = Plan { nodes: count, loads: count + 7, threads, seed };

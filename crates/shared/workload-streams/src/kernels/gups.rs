@@ -1,4 +1,5 @@
-//! `gups`: the updates of `workload::gups`. An update reads and writes one word: one write here.
+//! `gups`: the updates of `workload::gups`. An update reads and writes one word; the stream has one
+//! write for it.
 
 use trace::{Access, BLOCK, Block};
 use workload::gups::{Plan, STRIPE, Updates};
@@ -12,18 +13,18 @@ use crate::{Emit, Figure, Setup, Tables};
 /// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (docs/sources/policies.md 4.1).
 pub(super) const SIZE: u64 = 8 << 30;
 pub(super) const UPDATES: u64 = 4 << 30;
-/// One of 64 updates is simulated: still 16 per page of the table.
+/// Weight: one of 64 updates is simulated, which is still 16 per page of the table.
 pub(super) const WEIGHT: u32 = 64;
-/// Updates of a thread per turn: the batch size of the live kernel.
+/// Number of updates of a thread per turn: the batch size of the live kernel.
 const TURN: usize = 128;
-/// Words in a page.
+/// Number of words per page.
 const WORDS: u64 = 512;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let size = setup.size_or(SIZE)?;
     let operations = setup.operations.unwrap_or(UPDATES);
-    // At most the number of updates per thread.
+    // The weight is at most the number of updates per thread.
     let most = (operations / u64::from(threads)).clamp(1, u64::from(u32::MAX)) as u32;
     let weight = setup.weight.unwrap_or(WEIGHT).min(most);
     let mut plan = Plan::new(&setup.settings(size, threads)?);
@@ -45,7 +46,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure, Extent::new(&[table]))
 }
 
-/// The updates of all threads, in turns.
+/// The updates of all threads, which take turns.
 struct Random {
     threads: Vec<Updates>,
     updates: u64,
@@ -72,10 +73,10 @@ impl Step for Random {
             let before = block.accesses.len();
             let first = self.table.first;
             let updates = self.threads[self.turn].by_ref().take(TURN);
-            // No bounds check per page: the plan's words are the table's (a test compares).
+            // Do not check bounds: the plan's words are in the table (tested).
             let access = |(word, _)| Access(Access::WRITE | (first + (word / WORDS) as u32));
             block.accesses.extend(updates.map(access));
-            // The threads' shares differ by at most one update, so the first to finish ends the round.
+            // The threads' shares differ by at most one update, so the first thread that finishes ends the round.
             if block.accesses.len() - before < TURN {
                 let turn = self.turn;
                 self.threads.remove(turn);
@@ -102,7 +103,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// The live loop, with the threads taking turns of one batch.
+        /// Compares with the live loop, with threads that take turns of one batch.
         #[test]
         fn updates_are_those_of_the_live_kernel(
             stripes in 8u64..4000, updates in 8u64..60_000, threads in 1u64..6, seed: u64,

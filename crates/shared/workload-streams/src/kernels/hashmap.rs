@@ -1,8 +1,8 @@
 //! `hashmap`: the insertions and lookups of `workload::hashmap`.
 //!
-//! Only the part of the table that determines the length of searches is stored: one bit per slot (full or not), and for
-//! each key its distance from its home slot. That is a 24th of the simulated size, and most of the accessed part stays
-//! in this machine's cache.
+//! Stores only what determines the length of searches: one bit per slot (full or not), and for each key its distance
+//! from its home slot. This takes a 24th of the simulated memory, and most of what is accessed stays in this machine's
+//! cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,9 +15,9 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Default of the live kernel.
+/// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Bytes per slot, and slots per page.
+/// Number of bytes per slot, and of slots per page.
 const SLOT: u64 = 16;
 const SLOTS: u64 = PAGE / SLOT;
 
@@ -52,7 +52,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Reads `count` slots from a key's home on; returns the last one.
+    /// Reads `count` slots, starting at a key's home; returns the last slot read.
     #[inline]
     fn probe(&self, home: u64, count: u64, block: &mut Block) -> u64 {
         let mut place = home;
@@ -75,7 +75,7 @@ impl Slots {
 struct Found {
     /// One bit per slot: whether it is full.
     full: Vec<u64>,
-    /// Distance of each key from its home; 255: at least that, see `far`.
+    /// Distance of each key from its home; 255 means 255 or more, see `far`.
     away: Vec<u8>,
     /// Distances that do not fit in a byte.
     far: BTreeMap<u32, u32>,
@@ -133,7 +133,7 @@ impl Step for Insert {
     }
 
     fn records(&self) -> Option<u64> {
-        // The search, which seldom leaves its page, and the entry.
+        // One record for the search, which seldom leaves its page, and one for the entry.
         Some(self.table.plan.keys * 2)
     }
 }

@@ -1,5 +1,5 @@
-//! The live kernels as streams: the sequences come from the kernels' own plans in `workload`, so that the simulated
-//! accesses are those of `superpage workload`.
+//! The live kernels as streams: the sequences come from the kernels' own plans in `workload`, so the simulated accesses
+//! equal those of `superpage workload`.
 //!
 //! Threads take turns. Between two barriers of a kernel the order of its threads is arbitrary; short turns make all
 //! threads advance through memory together.
@@ -24,7 +24,8 @@ use super::{Description, Setup, WorkloadError};
 
 pub(super) use sweep::{Sweep, bytes};
 
-/// Description of a kernel that takes long to build: only pagerank, with its graph.
+/// Describes a kernel without building it; `None` for kernels that build quickly. Only pagerank
+/// takes long, because of its graph.
 pub(super) fn describe(setup: &Setup) -> Option<Result<Description, WorkloadError>> {
     (setup.name() == "pagerank").then(|| pagerank::describe(setup))
 }
@@ -134,8 +135,9 @@ pub struct Both {
 }
 
 impl Setup {
-    /// The run of the live kernel with these accesses: options not given take the live kernel's defaults, except
-    /// iterations, which take the stream's. `None`: the workload is a model without a live kernel.
+    /// Returns the run of the live kernel that makes the same accesses. Options that are not given get the live
+    /// kernel's defaults, except iterations, which get the stream's default. `None`: the workload is a model without a
+    /// live kernel.
     pub fn both(&self) -> Option<Both> {
         let workload: Workload = self.name().parse().ok()?;
         let size = self.size.unwrap_or(workload.default_size());
@@ -178,5 +180,5 @@ impl Setup {
     }
 }
 
-/// Lower limit of the live kernels (`crates/shared/workload/src/kind.rs`), in bytes.
+/// Minimum bytes per thread of the live kernels (`crates/shared/workload/src/kind.rs`).
 const MIN_PER_THREAD: u64 = 64 << 10;

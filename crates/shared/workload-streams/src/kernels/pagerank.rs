@@ -1,10 +1,10 @@
-//! `pagerank`: the iterations of `workload::pagerank` over the live kernel's own rows, which are built on this machine
-//! and need as much memory as the simulated program.
+//! `pagerank`: the iterations of `workload::pagerank` over the live kernel's own rows. The rows are built on this
+//! machine and need as much memory as the simulated program.
 //!
 //! Vertices are processed in groups of 64. In a group, each page of the sequential arrays (row ends, neighbours,
-//! scores) is one run; then come the contributions named by the rows, one by one: every TLB holds the few pages of the
-//! sequential arrays meanwhile. The construction is modelled, not replayed: buckets are filled and emptied in turn, as
-//! often as the live ones are on average.
+//! scores) is one run; then follow the contributions that the rows name, one by one. Every TLB holds the few pages of
+//! the sequential arrays meanwhile. The construction of the rows is modelled, not replayed: buckets are filled and
+//! emptied in turn, as often as in the live kernel on average.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Description, Emit, Figure, Setup, Tables, WorkloadError};
 
-/// Default of the live kernel.
+/// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Default number of iterations. The live kernel iterates until the scores converge, which needs arithmetic; every
-/// iteration makes the same accesses.
+/// Default number of iterations. The live kernel iterates until the scores converge, but the stream computes no scores.
+/// Every iteration makes the same accesses.
 pub(super) const ITERATIONS: u32 = 3;
-/// Vertices in a group.
+/// Number of vertices in a group.
 const GROUP: usize = 64;
 /// Maximum number of buckets in the live kernel's construction (`csr::BUCKETS`).
 const BUCKETS: u64 = 256;
@@ -44,7 +44,8 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let iterations = setup.iterations.unwrap_or(ITERATIONS);
-    // One thread: the rows do not depend on the number, and the lab's runs are single-threaded.
+    // Use one thread: the rows do not depend on the number of threads, and the lab runs
+    // single-threaded.
     let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(|error| setup.host(error))?);
     let vertices = csr.vertices() as u64;
     let edges = csr.edges() as u64;
@@ -75,8 +76,8 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure(setup, edges), extent)
 }
 
-/// Describes the kernel without building its graph, which takes long: self-loops are counted too, and the number of
-/// records is unknown.
+/// Describes the kernel without building its graph, which would take long. So edges include self-loops, and the number
+/// of records is unknown.
 pub(crate) fn describe(setup: &Setup) -> Result<Description, WorkloadError> {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
@@ -113,7 +114,7 @@ fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
         waiting: space.anonymous(vertices * 16),
     };
     let Arrays { ends, neighbours, scores, contributions, waiting } = arrays;
-    // Rows contain no self-loops; the peak is either while edges are in buckets or while scores exist.
+    // Rows contain no self-loops; memory peaks either while edges are in buckets or while scores exist.
     let filled = (edges * 4).div_ceil(PAGE);
     let base = u64::from(ends.pages) + filled;
     let ranked = u64::from(scores.pages + contributions.pages);
@@ -125,8 +126,8 @@ fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
     (arrays, Extent { pages, superpages, ..all })
 }
 
-/// A pass of the construction: edges are collected in buckets, and a full bucket is applied to its part of the arrays:
-/// in the first pass to the row ends (counting), in the second also to the neighbours.
+/// A pass of the construction. It collects edges in buckets, and applies each full bucket to its part of the arrays: in
+/// the first pass (counting) to the row ends, in the second also to the neighbours.
 struct Place {
     arrays: Arrays,
     neighbours: bool,
@@ -181,7 +182,7 @@ impl Step for Place {
     }
 }
 
-/// One half of an iteration: writing contributions, or pulling them.
+/// Half an iteration: writing contributions, or reading (pulling) them.
 struct Pass {
     csr: Arc<Csr>,
     arrays: Arrays,
@@ -226,7 +227,7 @@ impl Step for Pass {
                 self.parts.retain(|part| !part.is_empty());
             }
             let Some(part) = self.parts.get(self.turn) else { return false };
-            // A part that is empty from the start stays until the round ends.
+            // A part that was empty from the start stays until the round ends.
             let end = (part.start + GROUP).min(part.end);
             if !part.is_empty() {
                 self.group(part.start..end, block);
@@ -242,7 +243,8 @@ impl Step for Pass {
         if !self.pull {
             return Some(groups * 3);
         }
-        // Share of neighbours on another page than the previous one, from a sample of vertices.
+        // The share of neighbours that are on another page than the preceding neighbour, from a
+        // sample of vertices.
         const SAMPLES: usize = 1 << 14;
         let (mut page, mut others, mut seen) = (0, 0, 0);
         for vertex in (0..self.csr.vertices()).step_by(self.csr.vertices().div_ceil(SAMPLES).max(1))

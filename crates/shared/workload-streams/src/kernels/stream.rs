@@ -1,4 +1,4 @@
-//! `stream`: the passes of `workload::stream`, in segments.
+//! `stream`: the passes of `workload::stream`, split into segments.
 //!
 //! A segment is a range of elements in which no array crosses a page. The live loop alternates between the arrays
 //! within a segment; here each array's accesses form one run. At most three pages alternate, which every TLB holds, so
@@ -15,9 +15,9 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Default of the live kernel.
+/// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Elements in a cache line: granularity of the threads' shares, as in the live kernel.
+/// Number of elements per cache line. Threads' shares start at lines, as in the live kernel.
 const LINE: usize = 8;
 /// The arrays that each kernel reads, and the array it writes: copy, scale, add, triad.
 pub(crate) const KERNELS: [(&[u64], u64); 4] = [(&[0], 2), (&[2], 1), (&[0, 1], 2), (&[1, 2], 0)];
@@ -49,7 +49,8 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
             program.step(Pass { area, stride, kernel, parts: parts.clone(), turn: 0 });
         }
     }
-    // 2 + 2 + 3 + 3 arrays of 8 bytes, as in the reference implementation.
+    // The four kernels access 2 + 2 + 3 + 3 arrays of 8-byte elements, as in the reference
+    // implementation.
     let operations = plan.elements * 80 * u64::from(plan.iterations);
     let extent = Extent { pages: touched(&plan), ..Extent::new(&[area]) };
     program.exit(setup, threads, Figure::Rate { unit: "bytes/s", operations }, extent)
@@ -60,7 +61,7 @@ fn parts(plan: &Plan) -> Vec<Range<u64>> {
     parts.map(|part| part.start as u64..part.end as u64).collect()
 }
 
-/// Number of pages of the arrays, without gaps. Two arrays may share a page.
+/// Number of pages that the arrays occupy, without gaps. Two arrays may share a page.
 fn touched(plan: &Plan) -> u64 {
     let mut after = 0; // the page after the last one counted
     (0..3)
@@ -72,7 +73,7 @@ fn touched(plan: &Plan) -> u64 {
         .sum()
 }
 
-/// One kernel of a pass; it ends at a barrier.
+/// One kernel of a pass, which ends at a barrier.
 struct Pass {
     area: Area,
     stride: u64,
@@ -122,7 +123,8 @@ impl Step for Pass {
     fn records(&self) -> Option<u64> {
         let (reads, writes) = self.kernel;
         let arrays = reads.iter().chain([&writes]);
-        // Segments per page of elements: the number of distinct page offsets of the arrays.
+        // Number of segments per page of elements: the number of distinct page offsets of the
+        // arrays.
         let mut places: Vec<u64> = arrays.map(|array| array * self.stride % PAGE).collect();
         let touched = places.len() as u64;
         places.sort_unstable();
@@ -140,8 +142,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// The live loops, element by element: where no array crosses a page, the accesses are sorted by array, in the
-        /// loop's order.
+        /// Compares with the live loops. In a segment the live loops' accesses are sorted by array.
         #[test]
         fn passes_are_those_of_the_live_loops(
             elements in 1u64..6000, offset in 0u64..3000, kernel in 0usize..4,

@@ -1,4 +1,4 @@
-//! `Sweep`: threads that access their byte ranges in ascending order, such as first touches.
+//! `Sweep`: threads that access their byte ranges in ascending order, as first touches do.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::Emit;
 use crate::program::Step;
 use crate::space::{Area, PAGE};
 
-/// The byte range of elements of `size` bytes.
+/// Converts a range of elements of `size` bytes to a byte range.
 pub(crate) fn bytes(elements: Range<usize>, size: u64) -> Range<u64> {
     elements.start as u64 * size..elements.end as u64 * size
 }

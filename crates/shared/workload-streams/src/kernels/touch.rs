@@ -7,7 +7,7 @@ use crate::program::{Built, Program};
 use crate::space::{Extent, PAGE, Space};
 use crate::{Figure, Setup, Tables};
 
-/// Defaults of the live kernel: those of the table of 2005.
+/// Defaults of the live kernel, as in the table of 2005: size in bytes, and number of repetitions.
 pub(super) const SIZE: u64 = 1 << 30;
 pub(super) const REPEAT: u32 = 3;
 
@@ -16,7 +16,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let size = setup.size_or(SIZE)?;
     setup.settings(size, threads)?;
     let lines = u64::from(setup.lines.unwrap_or(1));
-    // Not `Plan::new`, which uses this machine's page size.
+    // Do not use `Plan::new`, which takes this machine's page size.
     let plan = Plan {
         pages: size / PAGE,
         page: PAGE,

@@ -1,7 +1,7 @@
 //! `build`: `make -j9 buildkernel`, thousands of short processes with small address spaces.
 //!
-//! The number of regions that a process fills or barely touches is chosen so that Quicksilver's counts of slide 24 are
-//! possible; the table derives it.
+//! The numbers of regions that a process fills or barely touches are chosen so that Quicksilver's counts on slide 24
+//! are possible; the table file derives them.
 
 use trace::{Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 use workload::rng::{SplitMix64, below};
@@ -47,7 +47,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program
         .phase("run")
         .pace(setup.pace(table.run, table.threads))
-        // Each page is accessed at two times.
+        // Each page is accessed twice.
         .counted(touched * 2, make);
     let extent = Extent { pages, superpages, regions: regions.into() };
     program.describe(setup, table.threads, Figure::Time, extent)
@@ -87,8 +87,9 @@ impl Shape {
     }
 }
 
-/// Peak of touched pages and regions. Jobs advance by one region per turn, so the next process of a job starts after as
-/// many turns as the previous one has regions; the same loop as the stream's, with counts only.
+/// Returns the peak numbers of touched pages and regions. Runs the same loop as the stream, but only counts. Jobs
+/// advance by one region per turn, so the next process of a job starts after as many turns as the previous process has
+/// regions.
 fn peak(table: &Build, shapes: impl Iterator<Item = Shape>) -> (u64, u64) {
     let mut shapes = shapes;
     let mut jobs = vec![None::<(Vec<u64>, usize)>; table.jobs.into()];
@@ -119,7 +120,7 @@ fn peak(table: &Build, shapes: impl Iterator<Item = Shape>) -> (u64, u64) {
     }
 }
 
-/// Pages touched in each turn of a process.
+/// Number of pages touched in each turn of a process.
 fn slices(shape: &Shape) -> Vec<u64> {
     let text = std::iter::repeat_n(SLOTS, shape.text as usize);
     let small = std::iter::repeat_n(shape.small, SMALL as usize);
@@ -127,7 +128,7 @@ fn slices(shape: &Shape) -> Vec<u64> {
     all.filter(|&pages| pages > 0).map(u64::from).collect()
 }
 
-/// make: jobs take turns, one region per turn.
+/// `make` with its jobs, which take turns of one region.
 struct Make {
     table: Build,
     seed: u64,
@@ -183,7 +184,7 @@ impl Make {
         Some(Job { process, turns, at: 0 })
     }
 
-    /// One turn: the region's pages in order, twice.
+    /// Makes one turn: accesses the region's pages in order, twice.
     fn advance(&self, job: &mut Job, block: &mut Block) {
         if let Some(&(first, pages, writes)) = job.turns.get(job.at) {
             block.event(Event::Run(job.process));
@@ -222,8 +223,8 @@ impl Step for Make {
 mod tests {
     use super::*;
 
-    /// Slide 24, from the table alone: the counts of Sync-1 and Sync-64 if each follows exactly its rule. FreeBSD's
-    /// counts are checks.
+    /// Derives slide 24 from the table alone: the counts of Sync-1 and Sync-64 if each follows its rule exactly.
+    /// FreeBSD's counts serve as a check.
     #[test]
     fn the_counts_of_slide_24_can_come_out() {
         let table = &Tables::embedded().build;

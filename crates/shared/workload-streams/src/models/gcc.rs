@@ -11,10 +11,10 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Pages in a piece: 1 MiB, the unit in which GCC's ggc-page allocates and frees memory (GGC_QUIRE_SIZE of
-/// gcc/ggc-page.c, 256 pages where it maps memory).
+/// Number of pages in a piece: 1 MiB, the unit in which GCC's ggc-page allocates and frees mapped memory
+/// (GGC_QUIRE_SIZE of gcc/ggc-page.c, 256 pages).
 const PIECE: u32 = 256;
-/// Words in a page.
+/// Number of words per page.
 const WORDS: u32 = 512;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
@@ -48,7 +48,7 @@ struct Compilation {
     grown: u32,
     /// Heap size in pages at the last collection.
     collected: u32,
-    /// Unmapped pieces, the most recent last.
+    /// Unmapped pieces, most recently unmapped last.
     free: Vec<u32>,
     /// Whether each piece is mapped.
     live: Vec<bool>,
@@ -95,7 +95,7 @@ impl Compilation {
             }
         }
         let garbage = (self.table.garbage * 4_294_967_296.0) as u64;
-        // Not the last piece: the heap grows at its end.
+        // Keep the last piece, because the heap grows there.
         for piece in 0..self.grown.saturating_sub(1) / PIECE {
             if self.live[piece as usize] && self.rng.draw() >> 32 < garbage {
                 self.live[piece as usize] = false;

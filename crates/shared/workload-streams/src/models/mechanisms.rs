@@ -1,4 +1,4 @@
-//! Programs that exercise one mechanism each; nothing in them is measured or fitted.
+//! Programs that exercise one mechanism each; none of their values is measured or fitted.
 
 use trace::{Access, BLOCK, Backing, Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below};
@@ -17,8 +17,8 @@ pub(super) const READS: u64 = 1 << 22;
 /// Total number of pages that `alloc-free` maps.
 pub(super) const PAGES: u64 = 1 << 24;
 
-/// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so no step contains a superpage, and a design that only
-/// decides at first touch never makes one (docs/sources/policies.md 3.1, "Fault path").
+/// A heap that grows like glibc's. M_TOP_PAD is 128 KiB, so no growth step contains a superpage, and a design that
+/// decides only at first touch never makes one (docs/sources/policies.md 3.1, "Fault path").
 pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
     let step = setup.step.map_or(STEP, |step| step.bytes());
     if step < PAGE {
@@ -40,12 +40,12 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, 1, Figure::RunTime, Extent::new(&[heap]))
 }
 
-/// The worst case of a superpage made at first touch: 1 page of 512 is used.
+/// The worst case for superpages made at first touch: the program uses 1 page of 512.
 pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
     let area = Space::of(setup).anonymous(setup.size_or(SIZE)?);
     let regions = area.regions();
     let seed = setup.seed;
-    // Which page of a region is touched: random, but always the same.
+    // The touched page of each region is random but fixed.
     let page = move |number: u64| {
         let pages = (u64::from(area.pages) - number * u64::from(SLOTS)).min(u64::from(SLOTS));
         let slot = below(SplitMix64::stream(seed, number).draw(), pages);
@@ -83,10 +83,10 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, 1, figure, Extent { pages: regions, ..Extent::new(&[area]) })
 }
 
-/// Pages in a piece of `alloc-free`.
+/// Number of pages in a piece of `alloc-free`.
 const PIECE: u32 = 64;
 
-/// Only faults and frees: half of the pieces are mapped at any time.
+/// A program that only faults and frees. Half of the pieces are mapped at any time.
 pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let pieces = (setup.size_or(SIZE)? / PAGE / u64::from(PIECE)).max(1) as u32;
     let area = Space::of(setup).anonymous(u64::from(pieces * PIECE) * PAGE);
@@ -94,7 +94,7 @@ pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let mut left = operations.div_ceil(PIECE.into());
     let mut rng = SplitMix64::new(setup.seed);
     let mut mapped = vec![false; pieces as usize];
-    // The same draws without the stream, to find the peak.
+    // Repeats the draws without the stream to find the peak.
     let (pages, superpages) = {
         let (mut rng, mut mapped) = (rng.clone(), mapped.clone());
         let (mut there, mut regions, mut left) = (0u64, vec![0u32; area.regions() as usize], left);

@@ -1,4 +1,4 @@
-//! Programs as areas and a mix of visits: most of the published set.
+//! Programs described by memory areas and a mix of visits: most of the published set.
 
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ impl Filling<'_> {
     }
 }
 
-/// A heap that is written as it grows.
+/// Grows a heap and writes the new pages.
 pub(crate) struct Growing {
     heap: Area,
     step: u32,
@@ -160,7 +160,7 @@ struct Mix {
 }
 
 struct Target {
-    /// Upper bound of the draws that select this target; the previous target's limit is the lower bound.
+    /// Draws from the previous target's limit up to this limit select this target.
     limit: u16,
     first: u32,
     pages: u64,
@@ -169,11 +169,11 @@ struct Target {
     skew: u32,
     scattered: bool,
     run: u32,
-    /// Draws below it are writes.
+    /// A draw below this limit makes the visit a write.
     writes: u16,
 }
 
-/// `share` of 2^16, clamped.
+/// Converts a share to parts of 2^16, clamped.
 fn per_65536(share: f64) -> u16 {
     (share * 65536.0).round().clamp(0.0, 65535.0) as u16
 }
@@ -202,7 +202,8 @@ impl Mix {
     }
 }
 
-/// A number below `limit`, increasingly concentrated at 0 for larger `skew`.
+/// Converts a draw to a number below `limit`. The larger `skew`, the more the numbers concentrate
+/// near 0.
 #[inline]
 pub(crate) fn skewed(draw: u32, skew: u32, limit: u64) -> u64 {
     let uniform = u64::from(draw);

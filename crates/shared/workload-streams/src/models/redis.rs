@@ -1,11 +1,11 @@
 //! `redis-cold`, `redis-warm`: a store of values of 4 KB that clients write and read at random.
 //!
-//! Cold: sets into an empty store. Memory grows with every new key; an overwritten value is written to a new place
-//! before the old one is freed, and the next value reuses that place. The dictionary doubles when it is full and moves
-//! one bucket with each operation. Warm: the store is filled first.
+//! Cold: sets into an empty store. Memory grows with every new key. To overwrite a value, Redis writes the new value to
+//! another place and then frees the old place, which the next value reuses. The dictionary doubles when it is full, and
+//! each operation moves one bucket. Warm: the store is filled first.
 //!
-//! Latency: clients keep `under_way` operations queued at one server thread, so an operation waits for about that many
-//! others; that many operations form one request of the stream.
+//! Latency: clients keep `under_way` operations queued at one server thread, so an operation waits for about as many
+//! others. So each request of the stream consists of `under_way` operations.
 
 use trace::{Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below, mix};
@@ -19,9 +19,9 @@ use crate::{Cost, Emit, Figure, Setup, Tables};
 
 /// Bytes per dictionary bucket.
 const BUCKET: u64 = 8;
-/// Buckets of the first dictionary that is modelled (Redis starts with 4).
+/// Number of buckets of the first modelled dictionary (Redis starts with 4).
 const MIN_BUCKETS: u64 = 512;
-/// Accesses of an operation besides those to its value: bucket, entry, key.
+/// Number of accesses of an operation besides those to its value: bucket, entry, key.
 const SMALL_ACCESSES: u64 = 3;
 /// Bytes of a value per access.
 const LINE: u64 = 64;
@@ -40,7 +40,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     let keys = (size / key_bytes).clamp(16, u64::from(u32::MAX));
     let default = published(table, warm) * keys / table.keys;
     let operations = setup.operations.unwrap_or(default).max(1);
-    // One place more than keys: a new value is written before the old one is freed.
+    // One more place than keys, because a new value is written before the old one is freed.
     let values = (keys + 1) * table.value_bytes;
     let most_buckets = keys.next_power_of_two().max(MIN_BUCKETS);
     let mut space = Space::of(setup);
@@ -88,12 +88,12 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     program.exit(setup, 1, Figure::Rate { unit: "operations/s", operations }, extent)
 }
 
-/// Operations of the published run, at its size.
+/// Number of operations of the published run.
 fn published(table: &Redis, warm: bool) -> u64 {
     if warm { table.warm_operations } else { table.cold_operations }
 }
 
-/// Defaults: the size, and operations in proportion to it.
+/// Defaults: the size in bytes, and a number of operations in proportion to the size.
 pub(super) fn defaults(table: &Redis) -> Vec<Given> {
     let size = table.keys * (table.value_bytes + table.small_bytes);
     vec![Given::Number(size), Given::Follows("as published, in proportion to size")]
@@ -104,7 +104,7 @@ fn key(rng: &mut SplitMix64, keys: u64) -> u64 {
     below(rng.draw(), keys)
 }
 
-/// Number of distinct keys that `operations` SET commands write, with the random sequence of the run.
+/// Number of distinct keys that `operations` SET commands write, drawing the same random sequence as the run.
 fn distinct_keys(seed: u64, keys: u64, operations: u64) -> u64 {
     let (mut rng, mut met, mut count) =
         (SplitMix64::new(seed), vec![0u64; (keys as usize).div_ceil(64)], 0);
@@ -139,7 +139,8 @@ impl Arena {
         Self { area, step: (grow_kib / 4).max(1), mapped: 0 }
     }
 
-    /// Maps up to `bytes`. Each step is a separate mapping; they are adjacent.
+    /// Maps the arena up to `bytes`, in steps. Each step is a separate mapping, adjacent to the one
+    /// before.
     fn reach(&mut self, bytes: u64, block: &mut Block) {
         while u64::from(self.mapped) * PAGE < bytes {
             let step = self.step.min(self.area.pages - self.mapped);
@@ -172,8 +173,8 @@ impl Store {
         MIN_BUCKETS << dictionary
     }
 
-    /// Pages and regions touched when `stored` keys exist. Counts one additional value place, and only the last
-    /// dictionary: while keys move, one of half its size exists too.
+    /// Number of pages and regions touched when `stored` keys exist. Counts one additional value place, and only the
+    /// last dictionary (while keys move, the previous one exists too).
     fn reach(&self, stored: u64) -> (u64, u64) {
         let Redis { value_bytes, small_bytes, .. } = self.table;
         let bytes = [(stored + 1) * value_bytes, stored * small_bytes];
@@ -226,7 +227,7 @@ impl Store {
             self.small.reach(self.stored * small_bytes, block);
         }
         self.look_up(key, true, block);
-        // A new value takes the place freed last, or the end of the store.
+        // A new value goes to the place freed last, or to the end of the store.
         let slot = self.free.take().map_or(self.end(old == u32::MAX), u64::from);
         self.values.reach((slot + 1) * value_bytes, block);
         self.value(slot, true, block);
@@ -237,7 +238,7 @@ impl Store {
         self.entry(key, true, block);
     }
 
-    /// The first unused place: one per stored value, besides the one in `free`.
+    /// The first unused place at the end. All places before it hold a value or are in `free`.
     fn end(&self, new: bool) -> u64 {
         if new { self.stored - 1 } else { self.stored }
     }
@@ -251,15 +252,14 @@ impl Store {
         }
     }
 
-    /// Accesses to the value in a place, one per line.
+    /// Accesses the value in a place, once per line.
     fn value(&self, slot: u64, writes: bool, block: &mut Block) {
         let bytes = self.table.value_bytes;
         block.bytes(self.values.area, slot * bytes..(slot + 1) * bytes, LINE, writes);
     }
 
-    /// Accesses to a key's small objects. They lie in the order in which keys were stored, which the first places of
-    /// the values would tell; overwriting moves values, so the position is modelled by a hash of the key over the used
-    /// part.
+    /// Accesses a key's small objects. In Redis these lie in the order in which keys were stored. The model does not
+    /// keep this order, because overwriting moves values; it uses a hash of the key over the used part instead.
     fn entry(&self, key: u64, writes: bool, block: &mut Block) {
         if self.stored > 0 {
             let number = if writes && self.free.is_none() {
@@ -278,12 +278,12 @@ struct Serving {
     store: Option<Store>,
     rng: SplitMix64,
     keys: u64,
-    /// Number of keys to store first, in order.
+    /// Number of keys to store before the run, in order.
     load: u64,
     loaded: u64,
     left: u64,
     sets: f64,
-    /// Operations so far in the current request.
+    /// Number of operations done in the current request.
     pending: u32,
     warm: bool,
 }
@@ -327,9 +327,10 @@ impl Step for Serving {
 
     fn records(&self) -> Option<u64> {
         let store = self.store.as_ref()?;
-        // A bucket, an entry and the value's pages; and once per bucket, moving it.
+        // Each operation accesses a bucket, an entry and the value's pages; each bucket is moved
+        // once.
         let value = store.table.value_bytes.max(1);
-        // Values start at multiples of this within a page.
+        // Within a page, values start at multiples of `apart`.
         let apart = PAGE.min(1 << value.trailing_zeros());
         let pages = (value - value.min(apart)) / PAGE + 1;
         let moved = (store.buckets(store.dictionary(self.keys)) - MIN_BUCKETS) * 3;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cost;
 
-/// A program as areas and a mix of visits. A visit selects a page and makes `run` accesses to it.
+/// A program described by memory areas and a mix of visits. A visit selects a page and makes `run`
+/// accesses to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -24,12 +25,13 @@ pub struct Model {
     pub visits: f64,
     /// Number of the program's visits per simulated visit.
     pub weight: u32,
-    /// How often the transient areas are mapped anew, each time with its share of the visits.
+    /// Number of rounds. Each round maps the transient areas anew and makes its share of the
+    /// visits.
     #[serde(default = "one")]
     pub rounds: u32,
     /// Memory areas.
     pub areas: Vec<AreaTable>,
-    /// Targets of the visits; shares are relative.
+    /// Targets of the visits. Their shares are relative to each other.
     pub mix: Vec<Visit>,
 }
 
@@ -47,7 +49,7 @@ pub struct AreaTable {
     /// Step of heap growth in KiB.
     #[serde(default = "brk_step")]
     pub step_kib: u32,
-    /// Whether it is mapped, filled and unmapped in every round.
+    /// Whether every round maps, fills and unmaps the area.
     #[serde(default)]
     pub transient: bool,
 }
@@ -78,14 +80,14 @@ pub struct Visit {
     /// Order of the pages.
     #[serde(default)]
     pub order: Order,
-    /// Random order: 1 is uniform; 2, 3, 4 concentrate visits at the start of the area, as the square, cube and fourth
-    /// power of a uniform number.
+    /// For random order: 1 is uniform. 2, 3 and 4 concentrate visits at the start of the area, like the square, cube
+    /// and fourth power of a uniform number.
     #[serde(default = "one")]
     pub skew: u32,
-    /// Random order: scatter the favoured pages over the area.
+    /// For random order: whether the favoured pages are scattered over the area.
     #[serde(default)]
     pub scattered: bool,
-    /// Accesses per visit.
+    /// Number of accesses per visit.
     #[serde(default = "one")]
     pub run: u32,
     /// Share of visits that write.
@@ -114,11 +116,12 @@ pub struct Gcc {
     pub run: Cost,
     /// Number of compilations, one process each.
     pub invocations: u32,
-    /// Maximum heap size of each, in MiB.
+    /// Maximum heap size of each compilation in MiB.
     pub peak_mib: f64,
     /// Step of heap growth in KiB.
     pub step_kib: u32,
-    /// Heap growth since the last collection that triggers the next (GCC's ggc-min-expand).
+    /// Growth of the heap since the last collection, as a share, that triggers the next collection
+    /// (GCC's ggc-min-expand).
     pub expand: f64,
     /// Share of the heap's 1 MiB pieces that a collection frees.
     pub garbage: f64,
@@ -132,7 +135,7 @@ pub struct Gcc {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// Cycles of a set or get, without faults and translation.
+    /// Cycles of a set or get, excluding faults and address translation.
     pub operation_cycles: f64,
     /// Share of walk time that delays the program.
     pub exposed: f64,
@@ -142,16 +145,16 @@ pub struct Redis {
     pub value_bytes: u64,
     /// Bytes of a key's small objects (entry, key, object).
     pub small_bytes: u64,
-    /// Step in which the allocator maps memory, in KiB.
+    /// Step in KiB by which the allocator maps memory.
     pub grow_kib: u32,
-    /// Sets into the empty store (cold).
+    /// Number of sets into the empty store (cold run).
     pub cold_operations: u64,
-    /// Operations on the full store (warm).
+    /// Number of operations on the full store (warm run).
     pub warm_operations: u64,
     /// Share of sets in the warm run.
     pub warm_sets: f64,
-    /// Concurrent operations: clients x connections x pipeline. They form one request of the stream, because a client
-    /// waits for all operations queued before its own.
+    /// Concurrent operations: clients x connections x pipeline. One request of the stream has this many operations,
+    /// because a client waits for all operations queued before its own.
     pub under_way: u32,
 }
 
@@ -167,21 +170,21 @@ pub struct Build {
     pub threads: u16,
     /// Number of processes.
     pub processes: u32,
-    /// Superpage-sized parts of the program's text that a process uses, on average.
+    /// Mean number of superpage-sized parts of the program's text that a process uses.
     pub text_regions: f64,
-    /// Pages in mappings too small for superpages.
+    /// Number of pages in mappings that are too small for superpages.
     pub small_mappings_pages: u32,
-    /// Regions of a process's memory that it writes completely, on average.
+    /// Mean number of regions that a process writes completely.
     pub full_regions: f64,
-    /// Regions that it writes in large part.
+    /// Mean number of regions that a process writes in large part.
     pub partial_regions: f64,
-    /// Minimum and maximum pages in each of these.
+    /// Minimum and maximum number of pages that it writes in each such region.
     pub partial_pages: [u32; 2],
-    /// Regions in which it writes few pages.
+    /// Mean number of regions in which a process writes few pages.
     pub sparse_regions: f64,
-    /// Minimum and maximum pages in each of these.
+    /// Minimum and maximum number of pages that it writes in each such region.
     pub sparse_pages: [u32; 2],
-    /// Accesses to each page at each of two times.
+    /// Number of accesses to a page at each of the two times that it is accessed.
     pub accesses_per_page: u32,
 }
 

@@ -1,5 +1,5 @@
-//! `superpage bench`: latency and rate of allocation and zeroing on this machine; a program on fragmented memory.
-//! Flags, and their translation to arms.
+//! `superpage bench`: measures allocation and zeroing on this machine, and runs programs on fragmented memory. Parses
+//! the flags and translates them to arms.
 
 mod frag;
 mod requests;
@@ -117,7 +117,6 @@ impl Outputs {
     }
 }
 
-/// Writes the document and the chart.
 fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Result<(), Failure> {
     let drawn = svg.map_or(Ok(()), |path| files::write(path, outputs.force, document.to_svg()));
     let text = if outputs.json { document.to_json() } else { table::text(document) };

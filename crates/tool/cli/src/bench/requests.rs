@@ -16,7 +16,7 @@ use crate::exit::{self, Done, Failure};
 /// fresh memory, later ones memory that the allocator kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Memory in blocks at a time, all threads together.
+    /// Memory in blocks at any time, all threads together.
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
 
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    // Last: the help headings of the flattened flags hold for all flags after them.
+    // These flags come last: the help headings of flattened flags hold for all flags after them.
     #[command(flatten)]
     common: Common,
 }

@@ -1,4 +1,4 @@
-//! A benchmark result as text.
+//! Formats a benchmark result.
 
 use experiment::bench::{Document, Percentiles, Row, Summary};
 use report::format::{self as words, figure, known, percent, ratio, seconds};
@@ -6,7 +6,7 @@ use workload::Details;
 
 use crate::pool::show::table;
 
-/// The table and its notes.
+/// Formats a benchmark result as a table with notes.
 pub fn text(document: &Document) -> String {
     let mut out = format!("{}\n\n", words::command(&document.command));
     out += &match document.bench {
@@ -44,7 +44,7 @@ pub fn text(document: &Document) -> String {
     out.trim_start_matches('\n').to_string()
 }
 
-/// Table of first touches, with pages per second as in the 2005 test.
+/// Formats the table of first touches, with pages per second as in the 2005 test.
 fn faults(document: &Document) -> String {
     let mut rows = Vec::new();
     for row in &document.rows {
@@ -108,7 +108,7 @@ fn rates(document: &Document) -> String {
     table(&header, rows, &[0, 4])
 }
 
-/// Median rate, its range, ratio to the first arm with as many threads, and superpage coverage.
+/// Formats a row's median rate, range, ratio to the first arm with as many threads, and share of memory on superpages.
 fn rate(document: &Document, row: &Row) -> [String; 4] {
     let share = known(row.got.share, percent);
     let Some(summary) = &row.summary else {

@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
 
-    /// How often it is allocated, touched and freed in a run.
+    /// How often the memory is allocated, touched and freed in a run.
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: u32,
 
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "K", default_value_t = 1)]
     lines: u32,
 
-    /// Allocate, touch and free it in pieces of this size.
+    /// Allocate, touch and free the memory in pieces of this size.
     #[arg(long, value_name = "SIZE")]
     burst: Option<ByteSize>,
 
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     save: bool,
 
-    // Last: the help headings of the flattened flags hold for all flags after them.
+    // These flags come last: the help headings of flattened flags hold for all flags after them.
     #[command(flatten)]
     common: Common,
 }

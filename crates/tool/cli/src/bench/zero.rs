@@ -1,4 +1,4 @@
-//! `superpage bench zero`: time to zero 2 MiB, by store instruction and size of a call.
+//! `superpage bench zero`: time to zero 2 MiB, by store instruction and bytes per call.
 
 use ::workload::zero::Stores;
 use experiment::zeroing::{self, Zeroing, ZeroingError};
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Measures, with a progress bar.
+/// Measures the zeroing with a progress bar.
 pub fn measure(quiet: bool) -> Result<Zeroing, Failure> {
     let mut progress = Progress::new(quiet, "zeroing");
     let superpage = Thp::pmd_size_of(&Root::real()).unwrap_or(two_mib());
@@ -80,7 +80,6 @@ fn plan(args: &Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Name of the store instruction.
 fn kind(stores: Stores) -> &'static str {
     match stores {
         Stores::Temporal => "temporal",

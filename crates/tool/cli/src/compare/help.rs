@@ -17,11 +17,11 @@ const COMMON: [&str; 11] = [
     "max_time",
     "confidence",
 ];
-/// Options of other groups that `--help` does not list.
+/// Rare options outside [`GROUPS`]; `--help` omits them.
 const RARE: [&str; 4] = ["metric_better", "ignore_failure", "svg", "force"];
 const FLAG: &str = "--help-advanced";
 
-/// The command with rare options hidden from `--help`; they still parse.
+/// Hides rare options from `--help`; they still parse.
 pub fn abridged(command: Command) -> Command {
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
@@ -37,7 +37,7 @@ pub fn is_advanced(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     words.next().is_some_and(|word| word == "compare") && words.any(|word| word == FLAG)
 }
 
-/// The help text of all options.
+/// Renders the help text of all options.
 pub fn all(mut superpage: Command) -> String {
     superpage.build();
     let compare = superpage.find_subcommand_mut("compare").expect("a command");

@@ -1,4 +1,4 @@
-//! `superpage compare`: flags, and their translation to an experiment.
+//! `superpage compare`: parses the flags and translates them to an experiment.
 
 pub mod help;
 mod outputs;
@@ -51,7 +51,7 @@ pub struct Args {
     pool: PoolPolicy,
 
     /// Compare a number that the program prints: the first group of the last match; repeatable, each number gets its
-    /// own verdicts. For a service's load, NAME=REGEX names it: 'p99=99% ([0-9.]+)'.
+    /// own verdicts. For a service's load, NAME=REGEX gives the number a name: 'p99=99% ([0-9.]+)'.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
 
@@ -73,13 +73,13 @@ pub struct Args {
     ignore_failure: bool,
 
     /// Predict the effect of superpages from the program's accesses and this machine's costs, and show it next to the
-    /// measured effect. A program is recorded once for that, under QEMU, which takes 20 to 130 times its CPU time; the
-    /// accesses of built-in workloads are known.
+    /// measured effect. The program is recorded once under QEMU, which takes 20 to 130 times its CPU time; the accesses
+    /// of built-in workloads are known.
     #[arg(long)]
     predict: bool,
 
-    /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles,
-    /// a list has commas, 4x is four times the CPUs: size=128K..3G, clients=1..4x. --max-time is shared.
+    /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles, a list
+    /// has commas, 4x is four times the CPUs: size=128K..3G, clients=1..4x. --max-time is shared by all values.
     #[arg(long, value_name = "NAME=VALUES", value_parser = vary::parse, conflicts_with_all = ["predict", "dry_run"])]
     vary: Option<Vary>,
 
@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long)]
     help_advanced: bool,
 
-    // Last: the help headings of the flattened flags hold for all flags after them.
+    // These flags come last: the help headings of flattened flags hold for all flags after them.
     #[command(flatten)]
     workload_args: WorkloadArgs,
 
@@ -164,7 +164,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         };
     }
     let (request, _around) = {
-        // Catches signals while a suite entry is set up, so that its setup is undone.
+        // Catch signals while a suite entry is set up, so that its setup is undone.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let with_suite = args.request().with_suite(args.dry_run);
         if let Some(signal) = interrupting.received() {
@@ -197,7 +197,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// A comparison as plain text, without colours.
+/// Formats a comparison as plain text, without colours.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
     anstream::adapter::strip_str(&table::text(document, analysis)).to_string()
 }
@@ -209,7 +209,6 @@ fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
 }
 
 impl Args {
-    /// The flags as a request.
     fn request(&self) -> Request {
         Request {
             workload: self.workload,
@@ -231,7 +230,7 @@ impl Args {
         }
     }
 
-    /// Whether an arm got a verdict of `--fail-if`.
+    /// Returns `Negative` if an arm got a verdict of `--fail-if`.
     fn judged<'a>(
         &self,
         documents: impl IntoIterator<Item = &'a Document>,
@@ -243,7 +242,7 @@ impl Args {
         for document in documents {
             let judgements = experiment::analysis::analyse(document).judgements;
             let primary = || judgements.iter().filter(|one| one.is_primary);
-            // True if there is no arm, or no arm has a ratio.
+            // True also if no arm was compared with the first.
             lacks_arms |= primary().all(|one| one.verdict.ratio().is_none());
             has_failed |=
                 primary().any(|one| self.fail_if.iter().any(|asked| asked.matches(&one.verdict)));

@@ -62,20 +62,20 @@ pub enum FailIf {
     Slower,
     /// An arm is not proven faster.
     NotFaster,
-    /// An arm could not be decided.
+    /// The runs could not decide an arm's verdict.
     Undecided,
     /// An arm did not get the pages it asked for, or its pages are unknown.
     NoEffect,
 }
 
 impl FailIf {
-    /// Whether `verdict` is one that this flag names.
+    /// Returns whether `verdict` is one that this flag names.
     pub fn matches(self, verdict: &Verdict) -> bool {
         match self {
             Self::Slower => matches!(verdict, Verdict::Slower(_)),
             Self::NotFaster => !matches!(verdict, Verdict::Faster(_)),
             Self::Undecided => matches!(verdict, Verdict::Undecided { .. }),
-            // Includes arms whose pages are unknown.
+            // `NoData` includes arms whose pages are unknown.
             Self::NoEffect => {
                 matches!(verdict, Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. })
             }
@@ -138,7 +138,7 @@ impl Outputs {
 
     /// Writes the comparison to every requested output.
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
-        // Writes all outputs, then returns the first error: one bad file must not discard minutes of runs.
+        // Write all outputs, then return the first error: one bad file must not discard minutes of runs.
         let html = match &self.html {
             Some(path) => {
                 files::write(path, self.force, experiment::html::page(document, analysis))

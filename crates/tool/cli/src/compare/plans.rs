@@ -1,10 +1,10 @@
-//! The plans of an experiment as text.
+//! Formats the plans of an experiment as text.
 
 use operations::jobs::Plans;
 
 use crate::run::plan_in_words;
 
-/// The plan of each arm, and the pages that would be lent to pools.
+/// Formats the plan of each arm, and the pages that would be lent to pools.
 pub fn in_words(plans: &Plans) -> String {
     let mut text = String::new();
     for (name, command) in &plans.service {

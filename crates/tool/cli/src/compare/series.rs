@@ -1,4 +1,4 @@
-//! `compare --vary`: a series of comparisons and its table.
+//! `compare --vary`: runs a series of comparisons and prints its table.
 
 use experiment::analysis::analyse;
 use experiment::arrays;
@@ -37,7 +37,7 @@ pub fn run(args: &Args, request: &Request) -> Result<Done, Failure> {
     }
 }
 
-/// Writes a series.
+/// Writes a series to its outputs and judges `--fail-if`.
 pub fn finish(args: &Args, series: &Series) -> Result<Done, Failure> {
     args.outputs.write_series(series, &text(series))?;
     args.judged(series.points.iter().map(|one| &one.comparison))
@@ -53,7 +53,7 @@ fn text(series: &Series) -> String {
     let rows =
         series.points.iter().flat_map(|point| rows(&point.value, &point.comparison, &metrics));
     let mut text = super::table::head(&first.comparison);
-    // The head names the first comparison's command and time; replace them by the machine and the total time.
+    // `head` names only the first comparison's command and time. Print the machine and the total time instead.
     text = text.lines().nth(1).and_then(|line| line.split_once(';')).map_or(
         text.clone(),
         |(machine, _)| {
@@ -104,7 +104,6 @@ fn rows(value: &str, document: &Document, quantities: &[Measure]) -> Vec<Vec<Str
     rows
 }
 
-/// Arms without ratios, each with the reason.
 fn missed(document: &Document) -> Vec<(String, String)> {
     let mut missed: Vec<(String, String)> = Vec::new();
     for one in analyse(document).judgements {

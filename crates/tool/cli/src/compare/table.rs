@@ -1,4 +1,4 @@
-//! A comparison as text. Pure: the same document gives the same bytes.
+//! Formats a comparison as text. Pure: the same document gives the same bytes.
 
 use experiment::measure::Measure;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use report::format::{self as words, percent};
 
 use crate::pool::show::table;
 
-/// Head line, table of arms, verdicts, notes.
+/// Formats the head line, the table of arms, the verdicts and the notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
     let mut text = head(document);
     text.push('\n');
@@ -101,7 +101,7 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
         judged.sort_by_key(|one| !one.is_primary);
         let effect = |one: &Judgement| matches!(one.verdict, Verdict::DidNotTakeEffect { .. });
         if judged.iter().all(|one| effect(one)) {
-            judged.truncate(1); // printed once, holds for every quantity
+            judged.truncate(1); // the effect is the same for every quantity: print it once
         }
         for (index, one) in judged.iter().enumerate() {
             let label = if index == 0 {
@@ -137,10 +137,10 @@ fn style(verdict: &Verdict) -> Style {
     Style::new().fg_color(Some(colour.into())).bold()
 }
 
-/// Differences below this many bytes are noise.
+/// Differences in peak memory below this many bytes are noise.
 const MIN_MORE_BYTES: f64 = (2 << 20) as f64;
 
-/// Peak memory of each arm beyond the first arm's.
+/// Formats each arm's peak memory beyond the first arm's.
 fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     let first = &analysis.arms[0];
     analysis.arms.iter().skip(1).filter_map(|arm| {
@@ -151,7 +151,7 @@ fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     })
 }
 
-/// The flags that would decide the open verdicts.
+/// Suggests the flags that would decide the open verdicts.
 fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) -> String {
     let made = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0);
     let runs = (made + more).next_multiple_of(2);

@@ -19,7 +19,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Maximum number of problems printed.
 const MAX_TOLD: usize = 50;
 
 pub fn run(args: Args) -> Result<Done, Failure> {

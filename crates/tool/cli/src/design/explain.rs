@@ -1,4 +1,4 @@
-//! `superpage design explain`: a design's action at each event, as text.
+//! `superpage design explain`: prints a design's action at each event.
 
 use design::Explained;
 use serde_json::json;
@@ -43,7 +43,7 @@ fn document(line: &Explained) -> serde_json::Value {
     })
 }
 
-/// A block per part: each event, below it its action, and after `else` the fallback.
+/// Formats a block per part: each event, below it its action, and after `else` the fallback.
 fn text(lines: &[Explained]) -> String {
     let mut text = String::new();
     let mut part = "";

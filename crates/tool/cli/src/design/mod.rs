@@ -1,4 +1,4 @@
-//! `superpage design`: superpage designs as TOML files, over the crate `design`.
+//! `superpage design`: subcommands for superpage designs as TOML files, over the crate `design`.
 
 mod check;
 mod diff;
@@ -48,14 +48,14 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// A value in base units, and their name.
+/// Converts a value to JSON in base units, and returns the name of the unit.
 fn value(value: &Value) -> (Json, Option<&'static str>) {
     match value {
         Value::Text(text) => (json!(text), None),
         Value::Number(number) => (json!(number), None),
         Value::Flag(flag) => (json!(flag), None),
         Value::Size(size) => (json!(size), Some("bytes")),
-        // The check limits every time to a day, so nanoseconds fit into u64.
+        // The design check limits every time to a day, so nanoseconds fit into u64.
         Value::Time(time) => (json!(time.as_nanos() as u64), Some("ns")),
         Value::List(values) => {
             let (values, units): (Vec<_>, Vec<_>) = values.iter().map(self::value).unzip();

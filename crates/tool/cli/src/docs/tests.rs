@@ -1,4 +1,4 @@
-//! Help, man pages, README and guide agree: every command and option they name exists.
+//! Checks that every command and option named in help, man pages, README and guide exists.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,12 @@ fn built() -> Command {
     command
 }
 
-/// A command and all its subcommands.
 fn tree(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().filter(|one| one.get_name() != "help");
     std::iter::once(command).chain(below.flat_map(tree)).collect()
 }
 
-/// Letters and digits only: roff and terminals wrap and escape the rest differently.
+/// Keeps letters and digits only: roff and terminals wrap and escape other characters differently.
 fn plain(text: &str) -> String {
     let lines: String = text.lines().filter(|line| !line.starts_with('.')).collect();
     let text = lines.replace("\\*(Aq", "").replace("\\fI", "").replace("\\fR", "");
@@ -46,7 +45,6 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// The pages of the guide, by name.
 fn guide() -> Vec<(String, String)> {
     let entries = std::fs::read_dir(repository().join("docs/guide")).expect("docs/guide");
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -90,7 +88,7 @@ fn the_guide_has_a_section_for_every_command() {
     }
 }
 
-/// The commands typed in shell-session blocks, one per line; continuation lines are joined.
+/// Returns the commands typed in shell-session blocks, one per line; continuation lines are joined.
 fn console_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut inside, mut goes_on) = (false, false);
@@ -114,7 +112,7 @@ fn console_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// The arguments of each use of `superpage` in a shell line.
+/// Returns the arguments of each use of `superpage` in a shell line.
 fn commands_of(line: &str) -> Vec<Vec<String>> {
     let words = shlex::split(line).unwrap_or_else(|| panic!("not a line of shell: {line}"));
     let mut found = Vec::new();
@@ -142,7 +140,7 @@ fn commands_of(line: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The first unknown command or option, with the reason.
+/// Returns the first unknown command or option, with the reason.
 fn mistake(root: &Command, words: &[String]) -> Option<String> {
     let mut command = root;
     let mut words = words.iter();
@@ -160,7 +158,7 @@ fn mistake(root: &Command, words: &[String]) -> Option<String> {
                 None => arg.get_long() == Some(long),
             };
             let Some(arg) = command.get_arguments().find(is_it) else {
-                // Such a command parses its own arguments.
+                // A command that accepts hyphen values parses its own arguments.
                 if command.get_positionals().any(Arg::is_allow_hyphen_values_set) {
                     return None;
                 }

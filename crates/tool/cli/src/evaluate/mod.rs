@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["from", "list", "csv", "html", "compare"])]
     dry_run: bool,
 
-    /// Write what came of it to FILE (JSON), even if nothing could be run; used by the jobs of `--on`.
+    /// Write the result to FILE (JSON), even if nothing could be run; used by the jobs of `--on`.
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["from", "list", "resume", "dry_run"])]
     into: Option<PathBuf>,
 

@@ -1,11 +1,11 @@
-//! An evaluation as text.
+//! Formats an evaluation as text.
 
 use experiment::evaluation::{Evaluation, Judged, Machine, Row, label_of};
 use report::format::{known, percent};
 
 use crate::pool::show::table;
 
-/// The machines, a line per arm, and notes.
+/// Formats the machines, a line per arm, and notes.
 pub fn text(evaluation: &Evaluation) -> String {
     let (judged, machines) = (evaluation.judged(), evaluation.machines());
     let several = machines.len() > 1;

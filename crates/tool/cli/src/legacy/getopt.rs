@@ -1,20 +1,20 @@
-//! Arguments as getopt_long(3) parses them: `--opt value`, `--opt=value`, unambiguous abbreviations of long options,
-//! grouped short options. Parsing stops at the first word that is not an option: a program or a file name (POSIX mode,
-//! `+`).
+//! Parses arguments as getopt_long(3) does: `--opt value`, `--opt=value`, unambiguous abbreviations of long options,
+//! grouped short options. Parsing stops at the first word that is not an option (POSIX mode, `+`): a program or a file
+//! name.
 //!
-//! A parser of our own, because no library supports both abbreviations and optional values, and scripts rely on both.
+//! No library supports both abbreviations and optional values, and scripts rely on both.
 
 use std::ffi::OsString;
 
 use super::stop::Stop;
 use crate::exit::Failure;
 
-/// An option; several spellings may share one `name`.
+/// An option. Several spellings may share one `name`.
 #[derive(Debug)]
 pub struct Opt<T> {
-    /// Long form, after `--`.
+    /// Long form, without `--`.
     pub long: &'static str,
-    /// Short form, after `-`.
+    /// Short form, without `-`.
     pub short: Option<char>,
     /// Whether it takes a value.
     pub takes: Takes,
@@ -29,19 +29,19 @@ pub enum Takes {
     Nothing,
     /// A required value: `--opt=value` or `--opt value`.
     Value,
-    /// An optional value, only as `--opt=value`.
+    /// An optional value, accepted only as `--opt=value`.
     Perhaps,
     /// An optional number: `--verbose=3`, `--verbose 3`, `-v3` or `-v 3`. libhugetlbfs documented a level after `-v`
-    /// but took it for the program to run.
+    /// but took that word for the program to run.
     PerhapsLevel,
 }
 
-/// The parsed arguments: options in order, and all words from the first that is not an option.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read<T> {
-    /// Options with their values.
+    /// Options in order, with their values.
     pub options: Vec<(T, Option<String>)>,
-    /// Words after the options.
+    /// All words from the first that is not an option.
     pub rest: Vec<OsString>,
 }
 
@@ -57,7 +57,7 @@ impl<T> Opt<T> {
     }
 }
 
-/// Parses `words` by `table`.
+/// Parses `words` with the options in `table`.
 pub fn read<T: Copy + PartialEq>(table: &[Opt<T>], words: Vec<OsString>) -> Result<Read<T>, Stop> {
     parse(table, words).map_err(Stop::Words)
 }
@@ -123,7 +123,7 @@ fn parse<T: Copy + PartialEq>(table: &[Opt<T>], words: Vec<OsString>) -> Result<
     Ok(Read { options, rest: words.collect() })
 }
 
-/// The option called `name`, or the only one with that prefix.
+/// Returns the option called `name`, or the only one with that prefix.
 fn find<'a, T: PartialEq>(table: &'a [Opt<T>], name: &str) -> Result<&'a Opt<T>, Failure> {
     if let Some(exact) = table.iter().find(|option| option.long == name) {
         return Ok(exact);

@@ -1,8 +1,8 @@
 //! `hugeedit`: marks the segments of a program that libhugetlbfs, or our replacement for it, loads onto superpages.
 //!
 //! The file is changed in place: hard links, owner and permissions stay. Everything is checked before the file is
-//! opened for writing, and only one bit in each of a few words is written, so that the file is a valid program at any
-//! moment, even if the machine crashes in between.
+//! opened for writing. Only one bit in each of a few words is written, so that the file is a valid program at any
+//! moment, even if the machine crashes between two writes.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -76,16 +76,15 @@ pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     Ok(exit::print(&lines)?)
 }
 
-/// Whether a program's text and data are marked. A file that is not a program has no marks.
+/// Returns whether a program's text and data are marked. A file that is not a program has no marks.
 pub fn marks(path: &Path) -> (bool, bool) {
     let segments = look(path).map(|(_, segments, _)| segments).unwrap_or_default();
     let marked = |kind: fn(&Segment) -> bool| segments.iter().any(|s| kind(s) && s.is_marked());
     (marked(Segment::is_text), marked(Segment::is_data))
 }
 
-/// The program header table, its segments and its bytes.
 fn look(path: &Path) -> Result<(Table, Vec<Segment>, Vec<u8>), Failure> {
-    // Opening a pipe would block until its other end opens.
+    // Reject other file types first: opening a pipe would block until its other end opens.
     let metadata = path.metadata().map_err(|error| refused("look at", path, error))?;
     if !metadata.is_file() {
         let path = path.display();
@@ -115,7 +114,7 @@ fn edit(path: &Path, marks: Marks) -> Result<Vec<Segment>, Failure> {
     }
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|error| refused("write", path, error))?;
-    // The file may have been replaced since it was read.
+    // The file may have been replaced since it was read: compare.
     if read_table(&file, path)? != (table, bytes) {
         let path = path.display();
         return Err(Failure::usage(format!("{path} is being changed by somebody else; try again")));

@@ -1,9 +1,9 @@
 //! The commands of libhugetlbfs under their own names: `hugeadm`, `hugectl`, `hugeedit`, `pagesize`.
 //!
-//! For existing scripts. Options, output and exit codes are those of libhugetlbfs where they were right: 0 or 1, usage
-//! on standard error, a program that starts with a warning if it cannot get the requested pages. Where they were wrong
-//! (a dry run that wrote, errors that exited 0, a partly grown pool reported as success) the page of each command in
-//! docs/man says what differs.
+//! Existing scripts use these commands. Where libhugetlbfs was right, options, output and exit codes are the same: 0 or
+//! 1, usage on standard error, a program that starts with a warning if it cannot get the requested pages. Where
+//! libhugetlbfs was wrong (a dry run that wrote, errors that exited 0, a partly grown pool reported as success), the
+//! command's page in docs/man says what differs.
 //!
 //! Each command parses its arguments like getopt_long ([`getopt`]), prints messages with its own name and verbosity
 //! ([`voice`]), and uses the same crates as the commands of `superpage`.
@@ -52,7 +52,6 @@ pub struct Words {
     words: Vec<OsString>,
 }
 
-/// A command: name, usage text and main function.
 struct Tool {
     name: &'static str,
     usage: &'static str,
@@ -64,7 +63,7 @@ const HUGECTL: Tool = Tool { name: "hugectl", usage: hugectl::HELP, run: hugectl
 const HUGEEDIT: Tool = Tool { name: "hugeedit", usage: hugeedit::HELP, run: hugeedit::run };
 const PAGESIZE: Tool = Tool { name: "pagesize", usage: pagesize::HELP, run: pagesize::run };
 
-/// Runs the command whose name this program was called by (a link, hard or symbolic); `None` for any other name.
+/// If this process was started under a command's name (a hard or symbolic link), runs that command; otherwise `None`.
 pub fn under_own_name() -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let called = words.next()?;
@@ -84,7 +83,7 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 impl Tool {
-    /// Runs the command. Every failure exits with 1, as scripts expect; the message says why.
+    /// Runs the command. Every failure exits with 1, as scripts expect; the message gives the reason.
     fn start(&self, words: Vec<OsString>) -> ExitCode {
         let mut voice = Voice::new(self.name);
         let stop = match (self.run)(&Root::real(), &mut voice, words) {
@@ -105,7 +104,7 @@ impl Tool {
 mod tests {
     use host::Root;
 
-    /// Fixture of `/proc` and `/sys` of another machine.
+    /// Returns a fixture of `/proc` and `/sys` of another machine.
     pub fn fixture(machine: &str) -> Root {
         Root::at(format!(
             "{}/../../shared/host/tests/fixtures/{machine}",

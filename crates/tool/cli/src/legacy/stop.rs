@@ -7,7 +7,7 @@ use crate::exit::Failure;
 pub enum Stop {
     /// Help was requested.
     Help,
-    /// Invalid command line: the usage follows the error.
+    /// Invalid command line; the caller prints the usage after the error.
     Words(Failure),
     /// The work failed, and the error was already printed.
     Said,

@@ -1,11 +1,11 @@
-//! `Voice`: messages of a command on standard error, with its name and at the requested verbosity.
+//! Prints a command's messages on standard error, prefixed with its name and filtered by verbosity.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use crate::exit::Failure;
 
-/// A command's name and verbosity: 0 nothing, 1 errors, 2 warnings, 3 and 4 more.
+/// A command's name and verbosity: 0 prints nothing, 1 errors, 2 warnings too, 3 and 4 more.
 #[derive(Debug)]
 pub struct Voice {
     name: &'static str,
@@ -13,7 +13,7 @@ pub struct Voice {
 }
 
 const ERRORS: u8 = 1;
-/// The verbosity of warnings, which is the default.
+/// Verbosity at which warnings are printed; the default.
 pub const WARNINGS: u8 = 2;
 const INFORMATION: u8 = 3;
 /// The verbosity that HUGETLB_DEBUG sets.
@@ -22,7 +22,7 @@ const EVERYTHING: u8 = 4;
 pub const HIGHEST: u8 = 99;
 
 impl Voice {
-    /// Verbosity from the environment (`HUGETLB_VERBOSE`, `HUGETLB_DEBUG`), or 2.
+    /// Reads the verbosity from the environment (`HUGETLB_VERBOSE`, `HUGETLB_DEBUG`); default 2.
     pub fn new(name: &'static str) -> Self {
         let mut voice = Self { name, level: WARNINGS };
         if let Ok(text) = std::env::var("HUGETLB_VERBOSE") {
@@ -37,12 +37,12 @@ impl Voice {
         voice
     }
 
-    /// Current verbosity.
+    /// Returns the current verbosity, 0 to 99.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// `-v` (one more) or `--verbose LEVEL`.
+    /// Applies `-v` (one more) or `--verbose LEVEL`.
     pub fn raise(&mut self, level: Option<&str>) -> Result<(), Failure> {
         self.level = match level {
             None if self.level == HIGHEST => {
@@ -60,7 +60,7 @@ impl Voice {
         Ok(())
     }
 
-    /// `-q`: one less.
+    /// Applies `-q`: one less.
     pub fn lower(&mut self) {
         if self.level == 0 {
             self.warn("verbosity must be at least 0");
@@ -73,7 +73,7 @@ impl Voice {
         self.say(ERRORS, "ERROR", what);
     }
 
-    /// Prints a warning: a request had a different effect than expected.
+    /// Prints a warning: a request had another effect than expected.
     pub fn warn(&self, what: impl Display) {
         self.say(WARNINGS, "WARNING", what);
     }
@@ -87,7 +87,7 @@ impl Voice {
         if self.level < level {
             return;
         }
-        // Only hugeadm has no blank there, and scripts match these lines.
+        // hugeadm alone prints no blank after the colon, and scripts match its lines.
         let blank = if self.name == "hugeadm" { "" } else { " " };
         let _ = writeln!(
             anstream::stderr(),

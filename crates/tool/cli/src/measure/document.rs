@@ -1,4 +1,4 @@
-//! A measurement as JSON: schema `superpage.measure/1`. Pure.
+//! Formats a measurement as JSON, schema `superpage.measure/1`. Pure.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -7,7 +7,7 @@ use walk_cost::{Attribution, Estimate};
 
 use super::Measured;
 
-/// The JSON document. Shares are of 1, times are seconds, unknown values are null.
+/// The JSON document. Shares are from 0 to 1, times are seconds, unknown values are null.
 #[derive(Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -20,7 +20,7 @@ pub struct Document<'a> {
     attribution: &'a [Attribution],
 }
 
-/// The document of a measurement.
+/// Creates the document of a measurement.
 pub fn from_measured(measured: &Measured) -> Document<'_> {
     Document {
         schema: "superpage.measure/1",

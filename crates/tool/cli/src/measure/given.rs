@@ -5,7 +5,7 @@ use walk_cost::{Given, MissCost};
 use crate::exit::Failure;
 use operations::this_machine;
 
-/// Misses, their cost and cycles; without --from and a program they are the measurement.
+/// Misses, their cost, and cycles. Without --from and a program, these numbers are the measurement.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Counts from other tools")]
 pub struct Flags {
@@ -40,13 +40,13 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// All given numbers.
+    /// Returns all numbers given as flags.
     pub fn numbers(&self) -> Result<Given, Failure> {
         let cost = self.cost()?.map(|cost| cost.walk);
         Ok(Given { cost, ..self.counted() })
     }
 
-    /// The cost of a miss given by --cost, in cycles.
+    /// Returns the cost of a miss given by --cost, in cycles.
     pub fn cost(&self) -> Result<Option<MissCost>, Failure> {
         let said = |walk| MissCost {
             walk,
@@ -62,7 +62,7 @@ impl Flags {
         Ok(Some(MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }))
     }
 
-    /// The cost of a miss on this machine, also without --cost: for counts made here and now.
+    /// Returns the cost of a miss on this machine in cycles, also without --cost. For counts taken on this machine now.
     pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
         match self.cost {
             None => this_machine::miss_cost_if_kept(),

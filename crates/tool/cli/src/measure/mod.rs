@@ -112,7 +112,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.output {
         files::check_new(path, args.force)?;
     }
-    // Not clap's `requires`: a program conflicts with --pid, which would lift the requirement.
+    // clap's `requires` would not work here: a program conflicts with --pid, which would lift the requirement.
     if args.duration.is_some() && args.pid.is_empty() {
         return Err(Failure::usage("--for needs --pid; a program is measured to its end"));
     }
@@ -181,7 +181,7 @@ fn by_pids(pids: &[Pid], args: &Args) -> Result<Measured, Failure> {
     pmu::of_processes(pids, args.duration, args.given.cost_here()?.as_ref())
 }
 
-/// Both methods failed: report both reasons.
+/// Reports both reasons if both methods failed.
 fn no_method(counters: &Failure, trace: Failure) -> Failure {
     if trace.is_cannot() { Failure::cannot(format!("{counters}; and {trace}")) } else { trace }
 }
@@ -194,7 +194,7 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
         table::text(measured, args.top)
     };
     if args.output.is_none() && measured.ended.is_some() && !args.json {
-        // The program's output is on standard output, so the report goes to standard error.
+        // The program wrote to standard output, so print the report on standard error.
         exit::print_aside(&text);
         return Ok(());
     }

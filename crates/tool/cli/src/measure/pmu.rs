@@ -1,4 +1,4 @@
-//! Measuring with the processor's performance counters: a program that it starts, or running processes.
+//! Measures with the processor's performance counters: a program that it starts, or running processes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +15,9 @@ use super::Measured;
 use crate::exit::{self, Failure};
 use operations::{facts, signals};
 
-/// Poll interval for the end of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The counters of this machine.
+/// Finds the counters of this machine.
 pub fn counters() -> Result<Counters, Failure> {
     let root = Root::real();
     Ok(Counters::find(&root, Snapshot::read(&root).cpu.as_ref())?)
@@ -34,7 +33,7 @@ pub fn of_program(
     let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
-    // Opened on this thread, whose child processes are counted.
+    // Open the counters on this thread: they count its child processes.
     let counting = counters.of_children()?;
     let began = Instant::now();
     let pid =
@@ -59,7 +58,7 @@ pub fn of_processes(
     cost: Option<&MissCost>,
 ) -> Result<Measured, Failure> {
     let root = Root::real();
-    // Start times tell a reused pid from the original process.
+    // Remember start times: they distinguish a reused pid from the original process.
     let mut running = Vec::new();
     for pid in pids {
         let stat = process::stat(&root, *pid).ok().filter(|stat| !stat.is_dead());
@@ -68,7 +67,7 @@ pub fn of_processes(
     }
     let counters = counters()?;
     let interrupted = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    // Each process once, even if its parent was also named.
+    // A set counts each process once, even if the user named both parent and child.
     let tree: BTreeSet<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();
     let tree: Vec<Pid> = tree.into_iter().collect();
     let counting = counters.of_processes(&root, &tree)?;

@@ -1,4 +1,4 @@
-//! A measurement as text. Pure.
+//! Formats a measurement as text. Pure.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use walk_cost::{Attribution, Estimate, Evidence, Interval, Scope, Share};
 use super::Measured;
 use crate::pool::show::table;
 
-/// Head line, shares, evidence, misses by mapping and function, notes.
+/// Formats the head line, shares, evidence, misses by mapping and function, and notes.
 pub fn text(measured: &Measured, top: usize) -> String {
     let estimate = &measured.estimate;
     let mut text = head(measured);
@@ -51,7 +51,7 @@ fn shares(estimate: &Estimate) -> String {
         }
     }
     if let Some(gain) = estimate.gain {
-        // The bound covers only data accesses if only they are known.
+        // The bound covers data accesses alone if only their misses were counted.
         let is_data = estimate.dtlb.is_some() && estimate.itlb.is_none();
         let of = if is_data { "translation of data alone" } else { "translation alone" };
         let most = gain.speedup_at_most;
@@ -81,7 +81,7 @@ fn method(estimate: &Estimate) -> &str {
     if estimate.reason().is_some() { "no number" } else { estimate.method.in_words() }
 }
 
-/// `17.8 %`, or with bounds: `12.1 % (8 % to 15 %)`.
+/// Formats `17.8 %`, or with bounds `12.1 % (8 % to 15 %)`.
 fn interval(share: Interval) -> String {
     if share.mid() == 0.0 && share.high() > 0.0 {
         return format!("at most {}", percent(share.high()));
@@ -115,7 +115,7 @@ fn whose(attribution: &Attribution, top: usize) -> String {
     text
 }
 
-/// The largest shares, and the sum of the rest.
+/// Returns rows for the `top` largest shares, and one for the sum of the others.
 fn rows(shares: &[Share], top: usize) -> Vec<Vec<String>> {
     let row = |name: &str, events: f64, share: f64| {
         let name = words::name(&name.escape_debug().to_string(), 60);

@@ -1,4 +1,4 @@
-//! Measuring with a recorded trace: the program's accesses times their costs on this machine.
+//! Measures with a recorded trace: multiplies the program's accesses by their costs on this machine.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -14,11 +14,11 @@ use crate::exit::Failure;
 use operations::jobs::JobOutcome;
 use operations::predict::{self, Pricing, Subject};
 
-/// Minimum CPU seconds: below this the clock tick is too large a part.
+/// Minimum CPU seconds of a run: in shorter runs the clock tick is too large an error.
 const MIN_SECONDS: f64 = 0.05;
 
-/// Records the program once with its own input and output (on standard error if `output_is_ours`), runs it three times
-/// on base pages with hidden output, and measures the cost of accesses on this machine.
+/// Records the program once with its own input and output; if `output_is_ours`, its output goes to standard error. Then
+/// runs it three times on base pages with hidden output, and measures the cost of accesses on this machine.
 pub fn by_trace(command: &[Word], output_is_ours: bool) -> Result<Measured, Failure> {
     let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
     let before = Input::of(std::io::stdin());
@@ -64,7 +64,8 @@ pub fn by_trace(command: &[Word], output_is_ours: bool) -> Result<Measured, Fail
     let share = told.translating;
     let dtlb = Interval::new(share.low, share.mid, share.high.min(1.0));
     let itlb = followed.fetches.and_then(|fetches| {
-        // An instruction fetch that misses stalls everything behind it; but much is fetched ahead, hence the bound 0.
+        // An instruction fetch that misses stalls all later instructions. But the processor fetches much code ahead of
+        // need, hence the lower bound 0.
         let most = (prediction::dependent_seconds(&fetches, &prices.all) / total).min(1.0);
         Interval::new(0.0, 0.0, most)
     });

@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&boot::systemd_unit(&own, &file))?;
         return Ok(Done::Fine);
     }
-    // The text may be for another machine: accept sizes that this machine lacks if they are named.
+    // The configuration may be for another machine: accept named sizes that this machine lacks.
     let status = Status::read(&host::Root::real()).ok();
     let pools = if args.specs.is_empty() {
         as_now(&super::status()?)
@@ -84,7 +84,7 @@ fn size_of(name: PoolName, status: Option<&Status>) -> Result<PageSize, PoolErro
 fn read(specs: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Failure> {
     let mut pools: Vec<BootPool> = Vec::new();
     for text in specs {
-        // 1G:0=2 means two pages on node 0.
+        // In `1G:0=2`, node 0 gets two pages.
         let on_node = text.split_once(':').and_then(|(size, rest)| {
             let (node, pages) = rest.split_once('=')?;
             Some((format!("{size}:{pages}"), node.parse::<u32>().ok().map(NodeId)))

@@ -52,7 +52,7 @@ fn document(status: &Status, around: &RelatedSettings) -> serde_json::Value {
     })
 }
 
-/// Maximum number of pages of the pool: persistent pages plus the overcommit limit.
+/// Returns the maximum number of pages of the pool: persistent pages plus the overcommit limit.
 fn maximum(pool: &Pool) -> Option<u64> {
     Some(pool.persistent()?.saturating_add(pool.overcommit?))
 }

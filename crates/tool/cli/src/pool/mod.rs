@@ -1,4 +1,4 @@
-//! `superpage pool`: hugetlb pools; subcommands over `host::pool`.
+//! `superpage pool`: subcommands for hugetlb pools, over `host::pool`.
 
 mod boot;
 mod demote;
@@ -97,25 +97,24 @@ struct ChangeArgs {
     json: bool,
 }
 
-/// The command to run as root.
+/// Formats this command line with `sudo` and without `--dry-run`.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
     format!(": sudo superpage {}", report::format::command(&words))
 }
 
-/// After a dry run, prints that the change needs root.
+/// Prints after a dry run that the change needs root, unless this process has it.
 fn say_if_root_is_needed() {
     if sys::param::effective_user() != 0 {
         exit::say(&format!("this needs root{}", as_root()));
     }
 }
 
-/// The current pools.
 fn status() -> Result<Status, Failure> {
     Ok(Status::read(&Root::real())?)
 }
 
-/// Opens the journal, and prints what it restored after a killed superpage.
+/// Opens the journal, and prints what the journal restored after a killed superpage.
 fn journal() -> Result<Journal, Failure> {
     let journal = Journal::open(&pool_guard::journal_dir(), &Root::real());
     let journal = journal.map_err(PoolError::from)?;
@@ -129,12 +128,12 @@ fn complain(inherited: &[Restoration]) {
     }
 }
 
-/// Restores what killed commands left, before a change is planned.
+/// Restores what killed commands left changed. Called before a change is planned.
 fn restore_orphaned() {
     complain(&pool_guard::restore_orphaned(&Root::real()));
 }
 
-/// Runs one change under the journal: kept on success, undone on failure.
+/// Runs one change under the journal: keeps it on success, undoes it on failure.
 fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> Result<T, Failure> {
     let mut journal = journal()?;
     let done = change(&mut journal)?;
@@ -146,7 +145,6 @@ fn journal_dir() -> impl AsRef<Path> {
     pool_guard::journal_dir()
 }
 
-/// Parses the name of a pool.
 fn pool_name(text: &str) -> Result<PoolName, host::pool::SpecError> {
     text.parse()
 }

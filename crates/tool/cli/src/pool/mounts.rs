@@ -52,7 +52,7 @@ struct CreateArgs {
     #[arg(long, conflicts_with = "root_only")]
     group: Option<String>,
 
-    /// Only root has access. Without --user, --group and --root-only, everybody has.
+    /// Only root has access. Without --user, --group and --root-only, everybody has access.
     #[arg(long)]
     root_only: bool,
 
@@ -153,7 +153,7 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
         sizes = status.pools.sizes.keys().copied().collect();
     }
     let limits = Limits { size: args.max_size, inodes: args.max_inodes };
-    // Check all mounts before making any.
+    // Check all mounts before creating any.
     let plans = sizes
         .iter()
         .map(|size| mounts::plan(&Root::real(), &owner, *size, limits))

@@ -1,4 +1,4 @@
-//! `superpage pool plan`: the number of pages a program needs, from its peak on base pages.
+//! `superpage pool plan`: prints the number of pages a program needs, from its peak on base pages.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                 .to_string(),
         })
     })?;
-    // A sample far below the peak would silently give too small a pool.
+    // A sample far below the peak would give too small a pool; fail or warn.
     match seen.coverage_of_peak() {
         Some(share) if share >= AT_PEAK => {}
         Some(share) if share >= NEAR_PEAK => exit::say(&format!(
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Runs the program to its end and samples its memory often: its speed does not matter here.
+/// Runs the program to its end and samples its memory often: speed does not matter here.
 fn watch(command: &[Word]) -> Result<(Observed, Option<i32>), Failure> {
     let relay = signals::Relay::new()?;
     let plan =
@@ -171,7 +171,7 @@ fn text(command: &[Word], peak: &Peak, status: &Status) -> String {
     text
 }
 
-/// PostgreSQL computes the size of its shared memory exactly.
+/// Names PostgreSQL's option that computes the size of its shared memory exactly.
 fn postgres_hint(command: &[Word]) -> Option<String> {
     let program = command.first()?.text();
     let name = program.rsplit('/').next()?;

@@ -10,9 +10,7 @@ use host::pool::{Progress, pool_name};
 use crate::exit::{self, Done, Failure};
 use operations::signals::{self, Interrupting, Interruption};
 
-/// Delay before the first line.
 const DELAY: Duration = Duration::from_secs(2);
-/// Interval of further lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Prints progress of one change and catches signals.
@@ -25,18 +23,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// From now on ^C stops the change, which is then undone, instead of killing this process.
+    /// Creates a watcher that catches signals: ^C then stops and undoes the change instead of killing this process.
     pub fn new(quiet: bool) -> Result<Self, Failure> {
         let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
         Ok(Self { interrupting: Some(interrupting), began: Instant::now(), last_line: None, quiet })
     }
 
-    /// Prints progress only; the caller handles signals.
+    /// Creates a watcher that only prints progress; the caller handles signals.
     pub fn of_progress(quiet: bool) -> Self {
         Self { interrupting: None, began: Instant::now(), last_line: None, quiet }
     }
 
-    /// Callback of `host::pool` after every step.
+    /// Callback of `host::pool` after every step of a change.
     pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
         self.tick(|| {
             let Progress { request, now, compacting } = progress;
@@ -46,7 +44,7 @@ impl Watcher {
         })
     }
 
-    /// The same for any other work: prints `line` if one is due.
+    /// Prints `line` if one is due. Breaks if a signal arrived.
     pub fn tick(&mut self, line: impl FnOnce() -> String) -> ControlFlow<()> {
         let due = match self.last_line {
             None => self.began.elapsed() > DELAY,
@@ -59,7 +57,7 @@ impl Watcher {
         if self.signal() == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// The interruption flag, for code that waits by itself.
+    /// Returns the interruption flag, for code that waits by itself.
     pub fn asked(&self) -> Interruption {
         self.interrupting.as_ref().map_or_else(Interruption::default, Interrupting::asked)
     }
@@ -68,7 +66,7 @@ impl Watcher {
         self.interrupting.as_ref().map_or(0, Interrupting::signal)
     }
 
-    /// How the command ends: by the signal that interrupted it, else `done`.
+    /// Returns the signal that interrupted the command, else `done`.
     pub fn end(&self, done: Done) -> Done {
         match self.signal() {
             0 => done,

@@ -37,7 +37,7 @@ pub struct HowMuch {
     #[arg(long)]
     pub or_nothing: bool,
 
-    /// Try even if it cannot fit; some memory is still kept free.
+    /// Try even if the pages cannot fit; some memory is still kept free.
     #[arg(long)]
     pub force: bool,
 

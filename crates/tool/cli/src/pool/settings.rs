@@ -1,4 +1,4 @@
-//! `superpage pool shm` and `min-free`: settings related to the pools.
+//! `superpage pool shm` and `min-free`: show and change settings related to the pools.
 
 use host::Root;
 use host::journal::{Knob, Written};
@@ -96,7 +96,7 @@ pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
         (None, false) => None,
     };
     if let Some(kbytes) = kbytes {
-        // --recommended succeeds if the current value is higher.
+        // --recommended also succeeds if the current value is higher.
         let kbytes = match around.min_free_kbytes {
             Some(now) if args.recommended && now >= kbytes => now,
             _ => kbytes,

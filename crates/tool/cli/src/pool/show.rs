@@ -1,10 +1,10 @@
-//! Pools as tables and text. Pure.
+//! Formats pools as tables and text. Pure.
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::pool::{Outcome, Request, WhyShort, pool_name};
 use units::{ByteSize, PageSize};
 
-/// A table with every column aligned right except those in `left`, without trailing blanks.
+/// Formats a table with every column aligned right except those in `left`, without trailing blanks.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -20,12 +20,12 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String 
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A number that may be unknown.
+/// Formats a number that may be unknown.
 pub fn known(value: Option<u64>) -> String {
     value.map_or("unknown".to_string(), |value| value.to_string())
 }
 
-/// `512 (1 GiB)`; `0` for none, `unknown` for unknown.
+/// Formats pages as `512 (1 GiB)`; `0` for none, `unknown` for unknown.
 pub fn pages(value: Option<u64>, size: PageSize) -> String {
     match value {
         None | Some(0) => known(value),
@@ -33,12 +33,12 @@ pub fn pages(value: Option<u64>, size: PageSize) -> String {
     }
 }
 
-/// Bytes of `pages` pages.
+/// Returns the number of bytes in `pages` pages.
 pub fn bytes(pages: u64, size: PageSize) -> ByteSize {
     ByteSize(pages.saturating_mul(size.bytes()))
 }
 
-/// A request as text: pages before and wanted.
+/// Formats a request: pages before and wanted.
 pub fn intention(request: &Request) -> String {
     let Request { size, node, before, target } = *request;
     let what = pool_name(size, node);
@@ -50,7 +50,7 @@ pub fn intention(request: &Request) -> String {
     format!("{what}: {before} -> {target}, {by} {word}")
 }
 
-/// The outcome of a request as text.
+/// Formats the outcome of a request.
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { size, node, asked, before, got, .. } = *outcome;
     let what = pool_name(size, node);

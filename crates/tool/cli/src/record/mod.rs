@@ -112,7 +112,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     report(&args, &recorded?, native)
 }
 
-/// Records first touches (--faults).
 fn faults(args: &Args, recording: &Recording) -> Result<Done, Failure> {
     if args.dry_run {
         return summary::plan_of_faults(recording, args.json);
@@ -137,7 +136,7 @@ fn report(args: &Args, recorded: &Recorded, native: Option<Native>) -> Result<Do
     Ok(end(recorded))
 }
 
-/// The exit code or signal of the program; success if a limit ended the recording.
+/// Returns the exit code or signal of the program; success if a limit ended the recording.
 fn end(recorded: &Recorded) -> Done {
     match recorded.ended {
         Ended::Accesses | Ended::Time | Ended::Stopped | Ended::Crowded => Done::Fine,
@@ -145,7 +144,6 @@ fn end(recorded: &Recorded) -> Done {
     }
 }
 
-/// Prints progress of the recording.
 fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
     let mut watcher = Watcher::of_progress(quiet);
     move |progress| {
@@ -156,7 +154,7 @@ fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
     }
 }
 
-/// Times of the program without recording.
+/// Times of the program in an unrecorded run.
 #[derive(Debug, Clone, Copy)]
 pub struct Native {
     /// Wall-clock time in seconds.
@@ -165,7 +163,7 @@ pub struct Native {
     pub cpu_seconds: f64,
 }
 
-/// With --native, times the program without recording. First fails if a trace exists and may not be overwritten.
+/// With --native, times an unrecorded run of the program. Fails first if a trace exists and may not be overwritten.
 fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failure> {
     for path in [Some(&recording.output), recording.instructions.as_ref()].into_iter().flatten() {
         if !args.force && path.is_file() {
@@ -180,7 +178,7 @@ fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failur
     if args.json {
         command.stdout(std::io::stderr());
     }
-    // A signal then ends both processes: nothing is recorded yet.
+    // A signal then ends both processes, which loses nothing: no recording has started yet.
     sys::spawn::prepare(
         &mut command,
         ChildSetup { die_with_parent: true, ..ChildSetup::default() },

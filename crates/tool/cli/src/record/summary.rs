@@ -1,4 +1,4 @@
-//! Summary of a recording, as text and JSON. Pure but for printing the plan.
+//! Formats the summary of a recording as text and JSON. Pure, except that plans are printed.
 
 use record::{Ended, Recorded, Recording, Tools};
 use report::format as words;
@@ -12,7 +12,7 @@ use crate::exit::{self, Done, Failure};
 /// Bytes of a base page on machines that can be recorded.
 const PAGE: u64 = 4096;
 
-/// The summary in one line.
+/// Formats the summary in one line.
 pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
     let (totals, seen) = (&recorded.totals, &recorded.seen);
     let seconds = recorded.wall.as_secs_f64();
@@ -67,7 +67,7 @@ pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
     line
 }
 
-/// The summary as JSON.
+/// Formats the summary as JSON.
 pub fn document(recorded: &Recorded, native: Option<Native>) -> Value {
     let (totals, seen) = (&recorded.totals, &recorded.seen);
     let seconds = recorded.wall.as_secs_f64();
@@ -93,7 +93,7 @@ pub fn document(recorded: &Recorded, native: Option<Native>) -> Value {
     })
 }
 
-/// Slowdown factors by wall-clock time, and by CPU time where known.
+/// Returns the slowdown factors: wall-clock time recorded over native, and CPU time where known.
 fn slowdown(recorded: &Recorded, native: Native) -> (f64, Option<f64>) {
     let wall = recorded.wall.as_secs_f64() / native.seconds.max(1e-9);
     let known = native.cpu_seconds > 0.0 && !recorded.cpu.is_zero();

@@ -1,7 +1,7 @@
-//! `superpage run --explain`: actions taken for each rule of a design, or for the requested pages.
+//! `superpage run --explain`: reports the actions taken for each rule of a design, or for the requested pages.
 //!
-//! Counts are superpages. Uncounted values are unknown (`null`); where only the machine as a whole counts, the count is
-//! an upper bound. Uses few iterators, to keep the binary small.
+//! Counts are in superpages. Uncounted values are unknown (`null`). Where the kernel counts only for the whole machine,
+//! the count is an upper bound. The code uses few iterators, to keep the binary small.
 
 mod row;
 
@@ -18,7 +18,7 @@ use row::{OWN_RULES, Row, When};
 
 pub use row::{document, in_words};
 
-/// A run that has ended, with everything to report.
+/// An ended run, with everything to report.
 pub struct Run<'a> {
     pub plan: &'a Plan,
     /// Whether `notes` belong to a design.
@@ -45,7 +45,6 @@ const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
 
-/// The rows so far.
 struct Rows(Vec<Row>);
 
 impl Rows {
@@ -58,7 +57,7 @@ impl Rows {
 }
 
 impl Run<'_> {
-    /// The rows: one per rule and mechanism.
+    /// Returns the rows: one per rule and mechanism.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Rows(Vec::new());
         let report = self.ended.in_force.as_ref().map(|it| &it.report);
@@ -92,12 +91,11 @@ impl Run<'_> {
         rows.0
     }
 
-    /// The design's rule `key`, or the --pages option.
+    /// Names the design's rule `key`, or the --pages option.
     fn rule(&self, key: &str) -> String {
         if self.is_design { key.to_string() } else { format!("--pages {}", self.plan.pages) }
     }
 
-    /// Bytes of the requested superpages.
     fn size(&self) -> Option<u64> {
         match self.plan.pages {
             Pages::ThpOf(size) | Pages::Hugetlb(Some(size)) => Some(size.bytes()),
@@ -109,7 +107,6 @@ impl Run<'_> {
         self.size().map(|size| bytes / size)
     }
 
-    /// Adds the note on the row's rule.
     fn say_note(&self, row: &mut Row) {
         for note in self.notes {
             if note.key() == row.rule {
@@ -118,7 +115,7 @@ impl Run<'_> {
         }
     }
 
-    /// Rows of superpages that superpage made from outside the program, by rule.
+    /// Adds rows for the superpages that the launcher made in the program, by rule.
     fn add_made(&self, report: &Report, rows: &mut Rows) {
         let scans = self.notes.iter().any(|note| note.rule == Cause::Scan.rule());
         let usual = if scans { Cause::Scan } else { Cause::Mapping };
@@ -165,7 +162,7 @@ impl Run<'_> {
         }
     }
 
-    /// Row of mappings backed by files of superpages.
+    /// Adds a row for mappings backed by files of superpages.
     fn add_files(&self, rows: &mut Rows) {
         let row = rows.add("allocation.form", "file of superpages (tmpfs)", THREAD);
         row.when = CALL;
@@ -183,7 +180,7 @@ impl Run<'_> {
         self.say_note(row);
     }
 
-    /// Rows of superpages from the program's own calls and faults.
+    /// Adds rows for superpages from the program's own calls and faults.
     fn add_given(&self, rows: &mut Rows) {
         let rule = self.rule("allocation.form");
         let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
@@ -218,14 +215,14 @@ impl Run<'_> {
         self.bound(row, "thp_collapse_alloc");
     }
 
-    /// Sets an upper bound from the machine's counter; exact if it is 0.
+    /// Sets an upper bound from the machine's counter; exact if the counter is 0.
     fn bound(&self, row: &mut Row, counter: &str) {
         row.at_most = self.machine.as_ref().and_then(|machine| machine.get(counter));
         row.done = row.at_most.filter(|most| *most == 0);
         row.say(MACHINE);
     }
 
-    /// Rows of requests to the library, and of its requests to the kernel.
+    /// Adds rows for requests to the library, and for the library's requests to the kernel.
     fn add_requested(&self, rule: &str, totals: &Totals, rows: &mut Rows) {
         let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
         for (column, means, is_usual) in [
@@ -251,7 +248,7 @@ impl Run<'_> {
         }
     }
 
-    /// Rows of memory prepared before its first touch.
+    /// Adds rows for memory prepared before its first touch.
     fn add_prepared(&self, rows: &mut Rows) {
         let Some(totals) = &self.totals else { return };
         let key = |key, option| if self.is_design { key } else { option };
@@ -282,7 +279,7 @@ impl Run<'_> {
         }
     }
 
-    /// Rows of rules that are not carried out as the design says and have no row yet.
+    /// Adds rows for rules that are not carried out as the design says and have no row yet.
     fn add_notes(&self, report: Option<&Report>, rows: &mut Rows) {
         for note in self.notes {
             if note.instead == Instead::Kernel {
@@ -309,7 +306,7 @@ impl Run<'_> {
                 row.asked = reserved;
                 continue;
             }
-            // Missing pages, which the superpages filled with zeros.
+            // `bytes` counts the missing base pages, which the superpages filled with zeros.
             let row = rows.add(rule, COLLAPSE, LAUNCHER);
             let pages = report.map_or(0, |report| report.filled_pages);
             row.bytes = Some(pages * host::Root::real().page_size().bytes());

@@ -1,4 +1,4 @@
-//! What an applied design did during a run, as a line and as JSON.
+//! Formats what an applied design did during a run, as a line and as JSON.
 
 use ::report::format as words;
 use live::{Report, Rule};
@@ -15,7 +15,7 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// One line for a run of this many seconds.
+    /// Formats one line for a run of this many seconds.
     pub fn in_words(&self, name: &str, seconds: f64) -> String {
         let Report { made, by_fault, failed, delay, .. } = &self.report;
         let mut parts = Vec::new();

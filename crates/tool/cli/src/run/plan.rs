@@ -1,4 +1,4 @@
-//! The plan of a run as text.
+//! Formats the plan of a run.
 
 use launch::{Plan, Promise, ThpRequest};
 use report::format as words;
@@ -20,7 +20,7 @@ pub(super) fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Resu
     Ok(Done::Fine)
 }
 
-/// A plan as text; `compare --dry-run` prints it for each arm.
+/// Formats a plan; `compare --dry-run` prints it for each arm.
 pub fn plan_in_words(plan: &Plan) -> String {
     use std::fmt::Write;
     let mut text = format!("{}\n", plan.name);

@@ -1,4 +1,4 @@
-//! The pages a run got: one line of text, or JSON.
+//! Reports the pages a run got: one line of text, or JSON.
 
 use abi::{Column, Kind, Prepared, Reason, Shortage, Totals, environment};
 use experiment::analysis::took_effect;
@@ -19,7 +19,7 @@ use units::{ByteSize, Pid};
 use super::in_force::InForce;
 use crate::counters;
 
-/// Minimum share of the eligible memory on superpages for `thp` and `hugetlb` to count as in effect.
+/// Minimum share (0 to 1) of the eligible memory on superpages for `thp` and `hugetlb` to count as in effect.
 const MIN_COVERAGE: f64 = 0.8;
 
 /// A program that has ended.
@@ -31,13 +31,13 @@ pub struct Ended {
     pub in_force: Option<InForce>,
     /// Superpages that were freed for the design.
     pub supplied: Option<Supplied>,
-    /// Whether superpages of any kind were requested (`--pages auto`).
+    /// Whether superpages of any kind satisfy the request (`--pages auto`).
     pub may_have_any: bool,
     /// Whether the pool was allowed to grow.
     pub has_grown_pool: bool,
     pub usage: Usage,
     pub seen: Observed,
-    /// The main process: its own signal is in `status`, and is left out of the killed children.
+    /// The main process. A signal that killed it is in `status`, so the list of killed children omits it.
     pub pid: Pid,
 }
 
@@ -51,13 +51,13 @@ enum Outcome {
 
 /// Why the pages at the peak are unknown.
 enum Unread {
-    /// No sample found any memory; the kernel's error, if any.
+    /// No sample found any memory; holds the kernel's error, if any.
     Never(Option<String>),
-    /// The last sample found this share of the peak.
+    /// The coverage was read when memory was at this share (0 to 1) of the peak.
     Part(f64),
     /// Only bounds of the peak are known.
     Bounds,
-    /// The samples do not decide it, for this reason.
+    /// The samples do not decide the outcome, for this reason.
     Judged(String),
 }
 
@@ -75,7 +75,7 @@ impl Unread {
 }
 
 impl Ended {
-    /// Memory by page size at the peak.
+    /// Returns the memory by page size at the peak.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.seen.coverage.as_ref()
     }
@@ -87,7 +87,7 @@ impl Ended {
         if plan.promise == Promise::Nothing {
             return Outcome::NothingAsked;
         }
-        // Every sample said that the program can have no superpages.
+        // Whether every sample said that the program can have no superpages.
         let is_without =
             plan.promise == Promise::BasePages && self.seen.base_pages_only == Some(true);
         let Some(coverage) = &self.seen.coverage else {
@@ -114,8 +114,8 @@ impl Ended {
         Unread::Never(self.seen.unknown.clone())
     }
 
-    /// One line on the program, and more on the library and the design; `fallback` names the pages of memory that fell
-    /// back.
+    /// Formats one line on the program, and further lines on the library and the design. `fallback` names the pages of
+    /// memory that fell back.
     pub fn in_words(
         &self,
         plan: &Plan,
@@ -134,7 +134,7 @@ impl Ended {
                     None => ", which may be less than the peak".to_string(),
                 };
                 let (on, of) = (coverage.superpage_bytes(), coverage.resident());
-                // The kernel counts smaller superpages for the whole machine only.
+                // The kernel counts smaller superpages only for the whole machine.
                 let size = match plan.pages {
                     Pages::ThpOf(size) => format!("larger than {size} "),
                     _ => String::new(),
@@ -167,8 +167,8 @@ impl Ended {
         let turned_off = self.turned_thp_off(plan).map(|name| {
             format!("{name} turned THP off for itself (prctl PR_SET_THP_DISABLE): it gets none")
         });
-        // With --approximate every line is prefixed with the plan's name, so that none is read as a result of the
-        // design itself.
+        // With --approximate, prefix every line with the plan's name, so that no line is read as a result of the design
+        // itself.
         let named = |line: String| match plan.approximate {
             true => format!("{}: {line}", plan.name),
             false => line,
@@ -178,7 +178,7 @@ impl Ended {
         std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
     }
 
-    /// The name of a process that disabled THP for itself although the plan allowed it.
+    /// Returns the name of a process that disabled THP for itself although the plan allowed it.
     fn turned_thp_off(&self, plan: &Plan) -> Option<&str> {
         let was_off = match plan.thp {
             ThpRequest::Inherit => sys::prctl::thp().is_ok_and(|thp| thp == ThpControl::Disabled),
@@ -188,13 +188,13 @@ impl Ended {
         self.seen.without_thp.as_deref().filter(|_| !was_off && plan.pages != Pages::Base)
     }
 
-    /// Child processes that a signal killed; `None` if the kernel does not report them.
+    /// Returns the child processes that a signal killed; `None` if the kernel does not report them.
     fn children_killed(&self) -> Option<Vec<Killed>> {
         let killed = self.seen.killed.as_ref()?.iter();
         Some(killed.copied().filter(|child| child.pid != self.pid).collect())
     }
 
-    /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
+    /// Formats `superpage.run/1`: bytes, seconds, shares from 0 to 1; `null` is unknown.
     pub fn document(&self, plan: &Plan, command: &[Word], counters: Option<&CounterFile>) -> Value {
         let seen = &self.seen;
         let coverage = seen.coverage.as_ref();
@@ -256,7 +256,6 @@ impl Ended {
     }
 }
 
-/// The pool's shortage of pages of the plan's size.
 fn shortage(plan: &Plan, counters: Option<&CounterFile>) -> Option<Shortage> {
     let mut variables = plan.environment.iter();
     let pages = &variables.find(|set| set.variable == environment::PAGES)?.value;
@@ -266,8 +265,8 @@ fn shortage(plan: &Plan, counters: Option<&CounterFile>) -> Option<Shortage> {
     }
 }
 
-/// Why a signal killed a child, if its pages can be the reason. The kernel gives no reason: touching pool memory raises
-/// SIGBUS if no page is free.
+/// Returns why a signal killed a child, if the child's pages can be the reason. The kernel gives no reason: touching
+/// pool memory raises SIGBUS if no page is free.
 fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
     if child.signal != libc::SIGBUS || !matches!(plan.pages, Pages::Hugetlb(_)) {
         return None;
@@ -286,7 +285,7 @@ fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
     })
 }
 
-/// Mean coverage and coverage at the end, and why they are unknown.
+/// Formats the mean coverage and the coverage at the end, and why they are unknown.
 fn over_time_in_words(over: &OverTime) -> String {
     let end = over.end.as_ref().and_then(|end| Some((end.coverage()?, end.resident_bytes)));
     let end = end.map(|(share, bytes)| {
@@ -306,7 +305,7 @@ fn gap_in_words(gap: Gap) -> String {
     format!("not read from {:.2} s to {:.2} s", gap.from_seconds, gap.to_seconds)
 }
 
-/// The peak if known within 5 %, else its bounds and the reason.
+/// Formats the peak if known within 5 %, else its bounds and the reason.
 fn peak_in_words(seen: &Observed) -> String {
     let size = |bytes| ByteSize(bytes).to_string();
     match (seen.peak_resident_bytes, seen.peak_at_least_bytes) {

@@ -1,5 +1,5 @@
-//! Measures accesses to memory that is far larger than the caches, on base pages and superpages. Their costs go into saved
-//! machine files: simulated programs make such accesses.
+//! Measures accesses to memory that is far larger than the caches, on base pages and superpages. Saved machine files
+//! contain these costs, because simulated programs make such accesses.
 //! See docs/decisions/tlb.md#9.
 
 use experiment::prices::FarAccesses;
@@ -10,12 +10,12 @@ use units::ByteSize;
 use crate::progress::Progress;
 use operations::facts;
 
-/// Maximum memory per page size: as far beyond the caches as most programs go.
+/// Maximum memory per page size; larger footprints are rare in programs.
 const MOST: ByteSize = ByteSize::gib(1);
 /// Minimum memory: no known cache holds half of it.
 const LEAST: ByteSize = ByteSize::mib(256);
 
-/// Measures the costs, or says why not.
+/// Measures the costs, or returns why it cannot.
 pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
     let memory = facts::measurement_memory(MOST);
     if memory < LEAST {

@@ -1,4 +1,4 @@
-//! `--allow`: settings changed so that more page sizes can be measured, and restored however the run ends.
+//! `--allow`: changes settings so that more page sizes can be measured, and restores them however the run ends.
 //! See docs/decisions/tlb.md#4.
 
 use host::journal::Knob;
@@ -8,8 +8,8 @@ use units::{ByteSize, PageSize};
 
 use operations::pool_guard::OvercommitGuard;
 
-/// Bytes of the mTHP size enabled by default: Arm's contiguous bit with 4 KiB base pages, and the size most often
-/// recommended.
+/// Bytes of the mTHP size that `--allow` enables by default: Arm's contiguous bit with 4 KiB base pages, and the size
+/// most often recommended.
 const USUAL: u64 = 64 << 10;
 
 /// A setting that prevents measuring a page size.
@@ -21,8 +21,8 @@ pub enum Change {
     SwitchOn(PageSize),
 }
 
-/// The changes that the sizes `asked` need; without any, those of the usual mTHP size and of every hugetlb pool except
-/// the THP size's, which needs no pool.
+/// Returns the changes that measuring the sizes `asked` needs. If `asked` is empty: those of the usual mTHP size and of
+/// every hugetlb pool, except a pool of the THP size, which THP measures without it.
 pub fn needed(root: &Root, asked: &[PageSize]) -> Vec<Change> {
     let thp = Thp::from_root(root);
     let pmd = Thp::pmd_size_of(root).ok();
@@ -39,12 +39,12 @@ pub fn needed(root: &Root, asked: &[PageSize]) -> Vec<Change> {
     let empty = pools.iter().filter(|(size, pool)| {
         Some(**size) != pmd && pool.unreserved().unwrap_or(0) == 0 && wanted(size, true)
     });
-    // A journal would keep others from sharing pools, so pools come first.
+    // Grow pools first: an open journal keeps other processes from sharing pools.
     empty.map(|(size, _)| Change::Grow(*size)).chain(off).collect()
 }
 
 impl Change {
-    /// The change as text for `--dry-run`.
+    /// Formats the change for `--dry-run`.
     pub fn preview(&self) -> String {
         match self {
             Self::Grow(size) => {
@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// The page size of the change.
+    /// Returns the page size of the change.
     pub fn size(&self) -> PageSize {
         match self {
             Self::Grow(size) | Self::SwitchOn(size) => *size,
@@ -65,7 +65,7 @@ impl Change {
     }
 }
 
-/// Makes the changes under `guard`; returns the sizes whose change failed, with the reason.
+/// Makes the changes under `guard`. Returns the sizes whose change failed, with the reason.
 pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<NotOffered> {
     let make = |change: &Change| {
         let size = change.size();
@@ -97,7 +97,7 @@ mod tests {
         changes.iter().map(Change::preview).collect()
     }
 
-    /// A machine with an empty pool of 1 GiB pages, one of 2 MiB, and two disabled mTHP sizes.
+    /// Creates a machine with an empty pool of 1 GiB pages, one of 2 MiB pages, and two disabled mTHP sizes.
     fn machine() -> (tempfile::TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

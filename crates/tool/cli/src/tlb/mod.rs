@@ -1,4 +1,4 @@
-//! `superpage tlb`: costs of address translation on this machine. Flags and printing over the crate `tlb-probe`.
+//! `superpage tlb`: measures the costs of address translation on this machine. Flags and printing over `tlb-probe`.
 
 mod accesses;
 mod allow;
@@ -117,22 +117,22 @@ fn page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(size.bytes()).map_err(|error| error.to_string())
 }
 
-/// Progress steps per page size, as `calibrate` makes them.
+/// Number of progress steps per page size that `calibrate` reports.
 const STEPS: u64 = 4;
 
-/// After this long, nothing is repeated only for precision.
+/// After this long, no reading is repeated only for precision.
 const LIMIT: Duration = Duration::from_secs(6);
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
     let root = Root::real();
     let snapshot = Snapshot::read(&root);
-    // Installed before any setting is changed, so that no signal leaves it unrestored.
+    // Catch signals before any setting is changed, so that every changed setting is restored.
     let interrupting = match args.allow && !args.dry_run {
         true => Some(signals::interrupt_experiment(Arc::default())?),
         false => None,
     };
-    // Created before the CPU is chosen, so that its redrawing thread can run on another CPU.
+    // Create the progress bar before the probe chooses a CPU, so that the redrawing thread can run on another CPU.
     let progress = Progress::new(args.quiet || args.dry_run, "getting memory");
     let changes = if args.allow { allow::needed(&root, &args.page_size) } else { Vec::new() };
     let mut guard = OvercommitGuard::default();
@@ -151,13 +151,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&plan(&args, &probe, &changes)?)?;
         return Ok(Done::Fine);
     }
-    // Created after the load probe, which chooses the CPU.
+    // Create the code probe after the load probe, which chooses the CPU.
     let mut code = LiveCode::new(&root, &args.page_size);
     if let (Ok(code), Some(interrupting)) = (&mut code, &interrupting) {
         code.stop_when(interrupting.asked());
     }
     let found = measure(&args, &snapshot, &mut probe, code.as_mut().ok(), progress);
-    // Return the pool's pages before the pool shrinks.
+    // Free the pool's pages before the pool shrinks.
     drop(probe);
     for line in guard.restore() {
         exit::say(&line);
@@ -218,7 +218,7 @@ fn measure(
     found
 }
 
-/// Sizes that are not measured: those whose change was refused, and others that the probe names.
+/// Returns the sizes that are not measured: those whose change was refused, and others that the probe names.
 fn without(probe: &Live, refused: Vec<NotOffered>) -> Vec<NotOffered> {
     let told = probe.without().iter();
     let told = told.filter(|one| !refused.iter().any(|other| other.sizes == one.sizes));
@@ -238,7 +238,6 @@ fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
     files::deliver(args.output.as_deref(), args.force, &text)
 }
 
-/// Facts about the processor.
 fn processor(snapshot: &Snapshot) -> Processor {
     let cpu = snapshot.cpu.as_ref();
     let guest = cpu.and_then(|cpu| match cpu.hypervisor {
@@ -270,7 +269,7 @@ fn offered(probe: &Live, without: &[NotOffered], page: PageSize) -> Result<(), F
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 
-/// Sizes that are not measured, without those that `changes` will make available.
+/// Returns `one` without the sizes that `changes` will make available; `None` if no size is left.
 fn without_changed(one: &NotOffered, changes: &[Change]) -> Option<NotOffered> {
     let is_changed = |size: &PageSize| changes.iter().any(|change| change.size() == *size);
     let sizes: Vec<PageSize> = one.sizes.iter().copied().filter(|size| !is_changed(size)).collect();

@@ -1,4 +1,4 @@
-//! The calibration as text: a table of levels and costs, and its interpretation.
+//! Formats the calibration: a table of levels and costs, and its interpretation.
 
 use report::format::UNKNOWN;
 use tlb_probe::{Calibration, Cost, LevelReport, OnPages, SizeReport};
@@ -108,7 +108,7 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     rows
 }
 
-/// Rows of the instruction side: entries of the first level, and the cost of a jump that misses it.
+/// Returns rows for instructions: entries of the first level, and the cost of a jump that misses it.
 fn code_rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let [first, rest @ ..] = &size.levels[..] else { return Vec::new() };
     let said = found.said_of_code(size.page).map_or(String::new(), |entries| entries.to_string());
@@ -132,7 +132,6 @@ fn entries(level: &LevelReport) -> String {
     }
 }
 
-/// A cost in cycles, with its interval, and in nanoseconds.
 fn cost(found: &Calibration, cost: Option<&Cost>) -> [String; 2] {
     let Some(cost) = cost else { return [UNKNOWN.to_string(), UNKNOWN.to_string()] };
     let star = if cost.agreed { "" } else { "*" };

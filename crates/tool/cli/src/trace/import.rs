@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = filter)]
     filter: Filter,
 
-    /// Gap of untouched memory that ends a mapping.
+    /// Gap of untouched memory that separates two mappings.
     #[arg(long, value_name = "SIZE", default_value = "4M")]
     gap: ByteSize,
 
@@ -138,7 +138,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         .and_then(|input| trace::import::import(&import, input, output, &mut watch))
         .map_err(Failure::from);
     let made = match (watcher.end(Done::Fine), made) {
-        // Interrupted: neither a trace nor a failure.
+        // A signal is neither a trace nor a failure.
         (done @ Done::Signal(_), Err(_)) => return Ok(done),
         (_, made) => made?,
     };
@@ -165,8 +165,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(watcher.end(Done::Fine))
 }
 
-/// Directory for scratch files: the output's, which must have enough space anyway; for a device the temporary
-/// directory.
+/// Returns the directory for scratch files: the output's, which must have enough space anyway. For a device it is the
+/// temporary directory.
 fn scratch(output: &Path) -> PathBuf {
     let device = output.metadata().is_ok_and(|metadata| !metadata.is_file());
     match output.parent() {

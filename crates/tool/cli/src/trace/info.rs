@@ -21,7 +21,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Maximum number of mappings printed as text.
 const SHOWN: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -36,7 +35,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// A trace's header and footer as JSON.
+/// Formats a trace's header and footer as JSON.
 pub fn json(reader: &mut Reader) -> Result<String, Failure> {
     let runs = reader.regions()?;
     exit::json_text("superpage.trace/1", document(reader.info(), &runs))

@@ -1,4 +1,4 @@
-//! `superpage trace`: recorded access streams; subcommands over the crate `trace`.
+//! `superpage trace`: subcommands for recorded access streams, over the crate `trace`.
 
 mod cat;
 mod import;

@@ -1,4 +1,4 @@
-//! Standard input that ^C interrupts: a blocking read from a terminal or a pipe does not notice our signal flag.
+//! Standard input that ^C interrupts. A plain blocking read of a terminal or pipe would not notice our signal flag.
 
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use operations::signals::Interruption;
 
-/// Bytes per read of the reader thread.
 const PIECE: usize = 256 << 10;
-/// Poll interval for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Standard input, read by a thread.
+/// Standard input, read by a separate thread.
 pub struct Stdin {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
@@ -21,10 +19,10 @@ pub struct Stdin {
 }
 
 impl Stdin {
-    /// Reads until `asked` reports a signal.
+    /// Starts reading; reads end once `asked` reports a signal.
     pub fn new(asked: Interruption) -> io::Result<Self> {
         let (to, pieces) = sync_channel(4);
-        // The thread ends with the process: a blocking read cannot be cancelled.
+        // The thread is never joined: a blocking read cannot be cancelled.
         let read = move || {
             loop {
                 let mut piece = vec![0; PIECE];

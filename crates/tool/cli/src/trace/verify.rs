@@ -23,7 +23,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Totals of the verified trace.
 #[derive(Default)]
 struct Found {
     records: u64,

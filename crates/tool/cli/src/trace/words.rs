@@ -1,10 +1,10 @@
-//! Text and JSON of the trace subcommands. Pure.
+//! Formats the output of the trace subcommands as text and JSON. Pure.
 
 use serde_json::{Value, json};
 use trace::{Backing, Event, Filter, Mappings, Pages, SLOTS};
 use units::ByteSize;
 
-/// A filter and its exactness, as text.
+/// Formats a filter and says for which TLBs it is exact.
 pub fn filter(filter: Filter) -> String {
     match filter {
         Filter::None => "none: every access is a record".to_string(),
@@ -17,7 +17,7 @@ pub fn filter(filter: Filter) -> String {
     }
 }
 
-/// A filter as JSON.
+/// Formats a filter as JSON.
 pub fn filter_json(filter: Filter) -> Value {
     match filter {
         Filter::None => json!({ "level": "none", "base_sets": null, "superpage_sets": null }),
@@ -30,7 +30,7 @@ pub fn filter_json(filter: Filter) -> Value {
     }
 }
 
-/// How the mappings were obtained.
+/// Says how the mappings were obtained.
 pub fn mappings(mappings: Mappings) -> String {
     match mappings {
         Mappings::Recorded => "recorded".to_string(),
@@ -40,7 +40,7 @@ pub fn mappings(mappings: Mappings) -> String {
     }
 }
 
-/// An event as one line.
+/// Formats an event as one line.
 pub fn event(event: &Event) -> String {
     match event {
         Event::Spawn(process) => format!("spawn {}", process.0),
@@ -73,7 +73,7 @@ pub fn event(event: &Event) -> String {
     }
 }
 
-/// `3:17 +200`: the first page as region and slot, and the number of pages.
+/// Formats `3:17 +200`: the first page as region and slot, and the number of pages.
 fn span(pages: Pages) -> String {
     format!("{}:{} +{}", pages.first.region().0, pages.first.slot(), pages.count)
 }

@@ -1,4 +1,4 @@
-//! Arms and what was read back of them.
+//! Tests of arms and the pages read back from their runs.
 
 use launch::{Facts, Kind, Pool, Program};
 
@@ -9,7 +9,7 @@ fn coverage(eligible: u64, huge: u64) -> Coverage {
     Coverage { eligible, eligible_huge, ..Coverage::default() }
 }
 
-/// What a recipe comes to where there are THP, a pool of 10 pages, and this share of free memory in superpages.
+/// Plans a recipe on a machine with THP, a pool of 10 pages, and this share of free memory in superpages.
 pub(crate) fn planned(
     recipe: &str,
     free_in_superpages: f64,
@@ -60,7 +60,7 @@ fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
         ("x: pages=thp memory=text", &[&file], true),
         ("x: pages=thp memory=heap", &[&file], false),
         ("x: pages=auto memory=mmap", &[&none], false),
-        // That asks for nothing.
+        // This recipe requests no superpages.
         ("x: memory=heap", &[&none], true),
     ] {
         let (recipe, plan) = planned(recipe, 0.9, Vec::new());
@@ -68,7 +68,7 @@ fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
         let effect = own_effect(&recipe, &plan, runs);
         assert_eq!(effect == Effect::AsPromised, kept, "{recipe:?}: {effect:?}");
     }
-    // Where hardly any are free it may get smaller ones, which are read back as base pages.
+    // With hardly any free superpages, the arm may get smaller THP, which are read back as base pages.
     let sizes = vec![PageSize::new(64 << 10).expect("a size")];
     for (sizes, kept) in [(sizes, true), (Vec::new(), false)] {
         let (recipe, plan) = planned("x: pages=thp memory=heap", 0.01, sizes);
@@ -76,7 +76,7 @@ fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
     }
 }
 
-/// Whether runs with these pages, and these of them on superpages, have what was promised is to be `kept`.
+/// Asserts that runs with these (bytes, bytes on superpages) keep or break a promise.
 fn promised(promise: Promise, runs: &[(u64, u64)], kept: bool) {
     let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
     let runs: Vec<&Coverage> = runs.iter().collect();

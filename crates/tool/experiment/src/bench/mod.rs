@@ -2,7 +2,7 @@
 //! arm and number of threads.
 //!
 //! The command makes the runs (over [`crate::procedure`] and [`crate::execute`]) and passes their outcomes to
-//! [`Row::new`]; everything else here is computed from them. `picture` draws the chart.
+//! [`Row::new`], which computes all figures. `picture` draws the chart.
 
 mod picture;
 
@@ -52,7 +52,7 @@ pub struct Document {
     pub rows: Vec<Row>,
 }
 
-/// One arm with one number of threads, before it is run.
+/// One arm with one number of threads, as planned.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     /// The arm's name.
@@ -63,20 +63,20 @@ pub struct Cell {
     pub plan: Plan,
     /// Number of threads that touch memory or serve requests.
     pub threads: usize,
-    /// Whether the kernel is asked to prefault pages.
+    /// Whether the workload asks the kernel to prefault pages.
     pub populates: bool,
-    /// mTHP size of an arm on smaller superpages. If settings may be changed, all other sizes are disabled during its
-    /// runs.
+    /// mTHP size of an arm on smaller superpages. If settings may be changed, all other sizes are disabled during the
+    /// arm's runs.
     pub folio: Option<PageSize>,
 }
 
 impl Document {
-    /// The document as JSON, ending in a newline.
+    /// Formats the document as JSON, ending in a newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data serializes") + "\n"
     }
 
-    /// The chart as SVG: latency percentiles, or rates if no latencies were measured.
+    /// Draws the chart as SVG: latency percentiles, or rates if no latencies were measured.
     pub fn to_svg(&self) -> String {
         picture::draw(self)
     }
@@ -84,18 +84,18 @@ impl Document {
 
 // `Row`: the outcomes of one arm with one number of threads, and its figures. Pure.
 
-/// Minimum share on superpages for an arm that promised them, as in comparisons.
+/// Minimum share (0 to 1) on superpages for an arm that promised them, as in comparisons.
 const MIN_SHARE: f64 = 0.8;
-/// Maximum share on superpages for an arm that promised base pages.
+/// Maximum share (0 to 1) on superpages for an arm that promised base pages.
 const MAX_SHARE_OF_BASE: f64 = 0.01;
 
-/// Results of an arm with a number of threads.
+/// Results of an arm with one number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The arm and number of threads.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The pages that the memory was on.
+    /// The kinds of pages that the memory was on.
     pub got: ReadBack,
     /// Figures; `null` if the arm did not get the pages it promised.
     pub summary: Option<Summary>,
@@ -103,16 +103,16 @@ pub struct Row {
     pub outcomes: Vec<Outcome>,
 }
 
-/// The pages that the memory was on, read back.
+/// The kinds of pages that the memory was on, read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadBack {
-    /// Median share on superpages (for mTHP: of the arm's size, computed from the number of faults); `null` if the
+    /// Median share on superpages, for mTHP on the arm's size (computed from the number of faults); `null` if the
     /// kernel does not report it.
     pub share: Option<f64>,
     /// Whether the arm got the pages it promised; `null` if it promised none, or if it is unknown. An arm that requests
     /// superpages for a part of its memory fails only if it got none.
     pub as_promised: Option<bool>,
-    /// A fault of libsuperpage.so, if it was to hand out or prepare the memory.
+    /// A fault of libsuperpage.so, if the library was to hand out or prepare the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library_fault: Option<LibraryFault>,
 }
@@ -171,7 +171,7 @@ pub struct Percentiles {
 }
 
 impl Row {
-    /// The row of the measured runs' outcomes, each with the report of libsuperpage.so.
+    /// Creates the row of the measured runs' outcomes, each with the report of libsuperpage.so.
     pub fn new(cell: Cell, runs: Vec<(Outcome, PreloadReport)>) -> Self {
         let (outcomes, told): (Vec<Outcome>, Vec<PreloadReport>) = runs.into_iter().unzip();
         let mut got = ReadBack::new(&cell, &outcomes);
@@ -183,7 +183,7 @@ impl Row {
         Self { cell, got, summary, outcomes }
     }
 
-    /// Each kind of latency, over all runs.
+    /// Returns the distribution of each kind of latency, over all runs.
     pub fn distributions(&self) -> Vec<(&'static str, Distribution)> {
         let kinds: Vec<&'static str> =
             self.outcomes.first().map_or(Vec::new(), |one| latencies(one).map(|l| l.0).collect());
@@ -211,7 +211,7 @@ impl ReadBack {
             _ => None,
         };
         let share = middle(outcomes, of);
-        // `touch` touches mappings: an arm that backs only other memory has no effect here.
+        // `touch` touches mappings, so an arm that backs only other memory has no effect.
         let may_serve = |outcomes: &[Outcome]| match outcomes.first().map(|one| &one.details) {
             Some(Details::Touch { .. }) => cell.recipe.memory.mmap,
             _ => true,
@@ -234,7 +234,8 @@ impl ReadBack {
     }
 }
 
-/// The share of `pages` that came in blocks of `each` pages, if `faults` brought all pages and the rest came singly.
+/// Returns the share (0 to 1) of `pages` that came in blocks of `each` pages. Assumes that `faults` brought all pages,
+/// one block or one page each.
 fn by_faults(pages: f64, faults: f64, each: f64) -> f64 {
     ((pages - faults) / (each - 1.0) * each / pages).clamp(0.0, 1.0)
 }
@@ -268,7 +269,7 @@ impl Summary {
     }
 }
 
-/// Median over all outcomes; `None` if any lacks the value.
+/// Returns the median over all outcomes; `None` if an outcome lacks the value.
 fn middle(outcomes: &[Outcome], of: impl Fn(&Outcome) -> Option<f64>) -> Option<f64> {
     median(&mut outcomes.iter().map(of).collect::<Option<Vec<f64>>>()?)
 }
@@ -312,7 +313,7 @@ mod row_tests {
     use super::*;
     use crate::analysis::tests::planned;
 
-    /// A run of `touch` of 4 MiB with this number of bytes on superpages.
+    /// Returns the outcome of a `touch` of 4 MiB with this number of bytes on superpages.
     fn touched(superpage_bytes: Option<u64>) -> Outcome {
         let outcome = json!({
             "schema": "superpage.workload/1", "workload": "touch", "size_bytes": 4 << 20,
@@ -349,7 +350,7 @@ mod row_tests {
 
     #[test]
     fn faults_tell_how_much_came_at_once() {
-        // 1024 pages: all singly; all in blocks of sixteen; half and half.
+        // 1024 pages: all came singly, all in blocks of sixteen, or half each.
         for (faults, share) in [(1024.0, 0.0), (64.0, 1.0), (544.0, 0.5), (2000.0, 0.0), (1.0, 1.0)]
         {
             assert_eq!(by_faults(1024.0, faults, 16.0), share);

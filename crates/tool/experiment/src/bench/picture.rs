@@ -1,6 +1,6 @@
-//! The chart of a benchmark. With latencies: latency against the share of accesses that took no longer, on an axis
-//! where each further nine takes the same length. Otherwise rates: a bar up to the median of each row and a dot for
-//! each run. Pure: the same document gives the same bytes.
+//! Draws the chart of a benchmark. With latencies: latency against the share of accesses that took no longer. On that
+//! axis each further nine (90 %, 99 %, ...) takes the same length. Otherwise rates: a bar up to the median of each row
+//! and a dot for each run. Pure: the same document gives the same bytes.
 
 use report::axis::{Axis, line, note_at, px};
 use report::frame::{self, text};
@@ -17,11 +17,10 @@ const MARGIN: f64 = 20.0;
 const GUTTER: f64 = 64.0;
 const NAMES: f64 = 190.0;
 const HEIGHT: f64 = 260.0;
-/// Height above a panel for its title, below for the axis, and of a row of the legend or of bars.
+/// Height above a panel for its title, height below it for the axis, and height of a row of the legend or of bars.
 const ABOVE: f64 = 36.0;
 const BELOW: f64 = 40.0;
 const ROW: f64 = 20.0;
-/// Number of colours, one per arm.
 const COLOURS: usize = 7;
 /// Tick values of the time axis, in seconds.
 const TIMES: [(f64, &str); 10] = [
@@ -37,7 +36,6 @@ const TIMES: [(f64, &str); 10] = [
     (10.0, "10 s"),
 ];
 
-/// A row's CSS class and its distribution.
 type Curve = (String, Distribution);
 
 pub(super) fn draw(document: &Document) -> String {
@@ -83,7 +81,8 @@ fn name(row: &Row) -> String {
     format!("{} · {threads} thread{}", row.cell.arm, if threads == 1 { "" } else { "s" })
 }
 
-/// CSS class of a row: the arm sets the colour; rows with another number of threads than the first are dashed.
+/// Returns the CSS class of a row. The arm sets the colour; rows with another number of threads than the first row are
+/// dashed.
 fn class(document: &Document, row: &Row) -> String {
     let cells = || document.rows.iter().map(|row| &row.cell);
     let arm = cells().position(|cell| cell.arm == row.cell.arm).unwrap_or(0) % COLOURS;
@@ -104,7 +103,7 @@ fn panel(kind: &str, curves: &[Curve], y: f64) -> Vec<Element> {
     let axis = Axis::ratios(least.max(1e-9), longest.max(1e-9));
     let heading = format!("{title} · time (logarithmic) against the share that took no longer");
     let most = curves.iter().map(|(_, curve)| curve.count()).max().unwrap_or(1).max(10);
-    // Number of nines: 0 at 0 %, 1 at 90 %, 2 at 99 %; the maximum of the largest sample lies at the right end.
+    // Number of nines: 0 at 0 %, 1 at 90 %, 2 at 99 %. The maximum of the largest sample is at the right end.
     let nines = |below: f64| -(1.0 - below).max(0.5 / most as f64).log10();
     let end = nines(1.0);
     let x = |below: f64| nines(below) / end;

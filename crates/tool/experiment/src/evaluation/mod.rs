@@ -1,5 +1,5 @@
-//! `Evaluation`: comparisons of many applications, each on one machine. Holds only facts, as `Document`; verdicts are
-//! computed from it.
+//! `Evaluation`: comparisons of many applications, each on one machine. Like `Document`, it holds only facts, and
+//! verdicts are computed from them.
 //! See docs/decisions/evaluate.md#3.
 
 mod page;
@@ -38,7 +38,7 @@ pub struct Evaluation {
 pub struct Application {
     /// The entry's name, unique in the file.
     pub name: String,
-    /// Host name of the machine of all its runs, if known.
+    /// Host name of the machine on which all its runs were made, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The comparison.
@@ -55,7 +55,7 @@ pub struct NotRun {
     /// Host name of the reporting machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Whether it was started and failed; otherwise a requirement was missing, or there was no time.
+    /// Whether the application was started and failed; otherwise a requirement was missing, or there was no time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
@@ -65,7 +65,7 @@ pub struct NotRun {
 pub struct Row {
     /// The application's name.
     pub application: String,
-    /// Host name of its machine.
+    /// Host name of the application's machine.
     pub host: Option<String>,
     /// Name of the arm.
     pub arm: String,
@@ -79,13 +79,13 @@ pub struct Row {
     pub peak_bytes: Option<f64>,
     /// Peak memory beyond the reference's, in bytes.
     pub more_bytes: Option<f64>,
-    /// Share of its memory on superpages.
+    /// Share of the arm's memory on superpages.
     pub coverage: Option<f64>,
-    /// Number of runs that count.
+    /// Number of measured runs.
     pub runs: u32,
 }
 
-/// An application with the results of its arms. Verdicts take time, so a report computes them once.
+/// An application with the results of its arms. Computing verdicts takes time, so a report computes them once.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
     /// The application.
@@ -114,13 +114,13 @@ pub struct Advice {
 }
 
 impl Evaluation {
-    /// An empty evaluation.
+    /// Returns an empty evaluation.
     pub fn new() -> Self {
         let schema = SCHEMA.to_string();
         Self { schema, applications: Vec::new(), not_run: Vec::new(), changed: None }
     }
 
-    /// Parses an evaluation; `file` is for messages.
+    /// Parses an evaluation. Error messages name `file`.
     ///
     /// # Errors
     /// If it is not JSON of these fields, of another version, or a comparison in it is damaged.
@@ -131,28 +131,27 @@ impl Evaluation {
         if value["schema"] != SCHEMA {
             return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
         }
-        // Parsed from the text again: an error then has line and column, and the parser is that of a single
-        // comparison.
+        // Parse the text again, so that an error has line and column, and a comparison gets the same parser as alone.
         report::document::read(text).map_err(broken)
     }
 
-    /// Whether the evaluation contains the application's comparison.
+    /// Returns whether the evaluation contains the application's comparison.
     pub fn has(&self, name: &str) -> bool {
         self.applications.iter().any(|one| one.name == name)
     }
 
-    /// The lines of all applications.
+    /// Returns the rows of all applications.
     pub fn rows(&self) -> Vec<Row> {
         self.applications.iter().flat_map(Application::rows).collect()
     }
 
-    /// The applications with their verdicts.
+    /// Returns the applications with their verdicts.
     pub fn judged(&self) -> Vec<Judged<'_>> {
         let applications = self.applications.iter();
         applications.map(|application| Judged { application, rows: application.rows() }).collect()
     }
 
-    /// The evaluation as an HTML page.
+    /// Formats the evaluation as an HTML page.
     pub fn to_html(&self) -> String {
         page::page(self)
     }
@@ -165,7 +164,7 @@ impl Default for Evaluation {
 }
 
 impl Application {
-    /// One line per arm except the reference.
+    /// Returns one row per arm except the reference.
     pub fn rows(&self) -> Vec<Row> {
         let analysis = analyse(&self.comparison);
         let Some(reference) = analysis.arms.first() else { return Vec::new() };
@@ -194,7 +193,7 @@ impl Application {
 }
 
 impl Judged<'_> {
-    /// Advice for the application.
+    /// Returns the advice for the application.
     pub fn advice(&self) -> Advice {
         let rows = &self.rows;
         let slower = rows.iter().filter(|row| matches!(row.verdict, Verdict::Slower(_)));
@@ -219,7 +218,7 @@ impl Judged<'_> {
         }
     }
 
-    /// One line per arm without figures, with the reason.
+    /// Returns one line per arm without figures, with the reason.
     pub fn without_figures(&self) -> Vec<String> {
         let without = self.rows.iter().filter(|row| row.verdict.ratio().is_none());
         let lines = without.map(|row| {
@@ -234,7 +233,7 @@ impl Judged<'_> {
 }
 
 impl Row {
-    /// Memory beyond the reference's, with its sign.
+    /// Formats the peak memory beyond the reference's, with its sign.
     pub fn memory_words(&self) -> String {
         known(self.more_bytes, |more| {
             let sign = if more < 0.0 { "−" } else { "+" };
@@ -242,14 +241,14 @@ impl Row {
         })
     }
 
-    /// Verdict on the 99th percentile; empty without one.
+    /// Formats the verdict on the 99th percentile; empty without one.
     pub fn p99_words(&self) -> String {
         self.p99.as_ref().map_or(String::new(), Verdict::cell)
     }
 }
 
 impl Advice {
-    /// The advice in words.
+    /// Formats the advice.
     pub fn words(&self) -> String {
         match &self.best {
             Some(row) => row.arm.clone(),
@@ -273,7 +272,7 @@ pub struct Change {
     pub application: String,
     /// Name of the arm.
     pub arm: String,
-    /// The earlier verdict, in words.
+    /// The earlier verdict, as text.
     pub old: String,
     /// The current verdict.
     pub new: String,
@@ -292,7 +291,7 @@ pub struct Kinds {
 }
 
 impl Change {
-    /// The change in one line.
+    /// Formats the change in one line.
     pub fn line(&self) -> String {
         let Self { application, arm, old, new, kinds } = self;
         let kinds = kinds.as_ref().map_or(String::new(), |Kinds { old, new }| {
@@ -303,8 +302,8 @@ impl Change {
 }
 
 impl Evaluation {
-    /// The verdicts of `old` that have changed (another word or disjoint intervals) or are missing, for the
-    /// applications of this evaluation; and the number of verdicts compared.
+    /// Returns the verdicts of `old` that have changed (another word or disjoint intervals) or are missing, for the
+    /// applications of this evaluation, and the number of verdicts compared.
     pub fn changes_since(&self, old: &Self) -> (Vec<Change>, usize) {
         let (now, other_kinds) = (self.rows(), self.other_kinds(old));
         let (mut changes, mut of) = (Vec::new(), 0);
@@ -322,7 +321,7 @@ impl Evaluation {
                 }
                 None => match self.why_missing(&old) {
                     Some(why) => Some(why),
-                    None => continue, // not requested
+                    None => continue, // not requested in this evaluation
                 },
             };
             of += 1;
@@ -335,7 +334,7 @@ impl Evaluation {
         (changes, of)
     }
 
-    /// Why a verdict of `old` is missing now; `None` if the application is not in this evaluation.
+    /// Returns why a verdict of `old` is missing now; `None` if the application is not in this evaluation.
     fn why_missing(&self, old: &Row) -> Option<String> {
         if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
             return Some(format!("not run: {}", one.why));
@@ -348,7 +347,7 @@ impl Evaluation {
         })
     }
 
-    /// The common applications whose machines are of different kinds.
+    /// Returns the common applications whose machines are of different kinds.
     pub fn other_kinds(&self, old: &Self) -> BTreeMap<&str, Kinds> {
         let other = |one: &'_ Application| {
             let old = old.applications.iter().find(|it| it.name == one.name)?;
@@ -360,15 +359,15 @@ impl Evaluation {
     }
 }
 
-// The machines of an evaluation. A cluster may have several: each application belongs to one, and its ratios are
-// within that one.
+// The machines of an evaluation. A cluster may have several. Each application ran on one machine, so its ratios compare
+// runs on the same machine.
 
 /// A machine that applications were measured on.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
-    /// Host name, if known; with a suffix if two kinds share a name.
+    /// Host name, if known, with a suffix if machines of two kinds have the same name.
     pub label: String,
-    /// Kind of the machine: CPUs, memory, kernel and THP setting, in a line.
+    /// Kind of the machine: CPUs, memory, kernel and THP setting, in one line.
     pub kind: String,
     /// The machine before the first run of its first application.
     pub snapshot: &'a Snapshot,
@@ -378,12 +377,12 @@ pub struct Machine<'a> {
 }
 
 impl Evaluation {
-    /// The machines, in the order of their first applications.
+    /// Returns the machines, in the order of their first applications.
     pub fn machines(&self) -> Vec<Machine<'_>> {
         let mut machines: Vec<Machine> = Vec::new();
         for one in &self.applications {
             let (host, kind) = (one.host.as_deref(), one.kind());
-            // An unknown name does not count as a different one.
+            // An unknown host name matches every name.
             let fits = |known: Option<&str>| known == host || known.is_none() || host.is_none();
             let known = machines.iter_mut().find(|it| fits(it.host) && it.kind == kind);
             if let Some(machine) = known {
@@ -400,7 +399,7 @@ impl Evaluation {
         machines
     }
 
-    /// Whether the evaluation has several machines, so that each must be named.
+    /// Returns whether the evaluation has several machines, so that each must be named.
     pub fn has_several_hosts(&self) -> bool {
         let hosts = self.applications.iter().map(|one| &one.host);
         let hosts: BTreeSet<_> =
@@ -408,7 +407,7 @@ impl Evaluation {
         hosts.len() > 1
     }
 
-    /// The machines in lines, one per kind, with the host names if there are several.
+    /// Formats the machines, one line per kind, with the host names if there are several.
     pub fn machine_lines(&self) -> Vec<String> {
         let machines = self.machines();
         if let [one] = machines.as_slice() {
@@ -429,7 +428,7 @@ impl Evaluation {
 }
 
 impl NotRun {
-    /// The machine in one line, optionally with its name.
+    /// Formats the entry and its reason in one line, optionally with the machine's name.
     pub fn line(&self, with_host: bool) -> String {
         let host = self.host.as_ref().filter(|_| with_host);
         let host = host.map_or(String::new(), |host| format!(", on {host}"));
@@ -438,13 +437,13 @@ impl NotRun {
 }
 
 impl Application {
-    /// The kind of its machine: the properties shared by interchangeable machines.
+    /// Returns the kind of the application's machine: the properties that interchangeable machines share.
     pub fn kind(&self) -> String {
         self.comparison.machine_line()
     }
 }
 
-/// The label of the machine of an application.
+/// Returns the label of an application's machine.
 pub fn label_of<'a>(machines: &'a [Machine], application: &str) -> &'a str {
     let machine = machines.iter().find(|it| it.applications.contains(&application));
     machine.map_or("", |machine| machine.label.as_str())

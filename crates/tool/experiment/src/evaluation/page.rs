@@ -1,4 +1,4 @@
-//! An evaluation as one page: the advice for each application, every arm, omitted applications, the machine.
+//! Formats an evaluation as one page: the advice for each application, every arm, omitted applications, the machine.
 
 use super::{Evaluation, Judged, Machine, Row, label_of};
 use crate::document::Document;
@@ -10,7 +10,7 @@ use report::frame;
 use report::markup::{Element, el};
 use report::tables::{self, Cell};
 
-/// The page.
+/// Formats the page.
 pub fn page(evaluation: &Evaluation) -> String {
     let head = el("header").add(el("h1").text("superpage evaluate"));
     let (machines, mut lines) = (evaluation.machines(), evaluation.machine_lines());
@@ -74,7 +74,7 @@ fn coverage(row: &Row) -> Cell {
     Cell::number(known(row.coverage, format::percent), row.coverage)
 }
 
-/// The advice for each application, with its machine if there are several.
+/// Formats the advice for each application, with its machine if there are several.
 fn advice(judged: &[Judged], machines: &[Machine]) -> Element {
     let several = machines.len() > 1;
     let rows = judged.iter().map(|one| {
@@ -118,7 +118,6 @@ fn quantity<'a>(document: &Document, measure: &'a Measure) -> &'a str {
     if is_load { "time of the load" } else { measure.heading() }
 }
 
-/// Every arm of each application.
 fn arms(judged: &[Judged]) -> Element {
     let lines = |one: &Judged| -> Vec<Vec<Cell>> {
         let line = |row: &Row| {
@@ -158,7 +157,6 @@ fn changed(evaluation: &Evaluation) -> Option<Element> {
     list("Changed since the earlier evaluation", lines.collect())
 }
 
-/// Why arms have no figures.
 fn notes(judged: &[Judged]) -> Option<Element> {
     list("Arms without figures", judged.iter().flat_map(Judged::without_figures).collect())
 }

@@ -1,4 +1,4 @@
-//! Goals of levels (pure), and the fate of fragmented superpages (kernel).
+//! Tests goals of levels (pure), and what becomes of fragmented superpages (kernel).
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn two_mib() -> PageSize {
     PageSize::new(2 << 20).unwrap()
 }
 
-/// 10 GiB in free superpages, 12 GiB available.
+/// Returns a machine with 10 GiB in free superpages and 12 GiB available.
 fn machine() -> Free {
     let (available, margin) = (ByteSize::gib(12), ByteSize::gib(1));
     Free { superpage: two_mib(), superpages: 5120, available, margin }
@@ -33,12 +33,12 @@ fn a_level_is_a_share_of_what_is_meant() {
         // Frag-25 of a program that needs 1 GiB: only 384 superpages are left free.
         (25, Extent::Needed(ByteSize::gib(1)), (0, 4736, Some(384))),
         (100, Extent::Needed(ByteSize::gib(1)), (0, 5120, Some(0))),
-        // Half of one superpage counts as one, and a part of one as none.
+        // Half of one superpage is rounded up to one, and a part of one down to none.
         (50, Extent::Part(ByteSize::mib(3)), (0, 1, None)),
     ] {
         assert_eq!(counts(level, extent), expected, "{level} {extent:?}");
     }
-    // If a number is to be left, superpages that become free are fragmented too: up to the 6144 available.
+    // If a number is to be left, superpages that become free are fragmented too, up to the 6144 available.
     let most = |level, extent| goal(Kind::Pinned, level, extent).unwrap().most;
     assert_eq!(most(100, Extent::All), 5120 + 2560);
     assert_eq!(most(50, Extent::All), 6144);
@@ -68,14 +68,14 @@ fn what_cannot_be_is_refused_with_the_remedy() {
     }
     let much = refused(Extent::Part(ByteSize(u64::MAX)));
     assert!(much.is_cannot(), "{much}");
-    // All free memory but 2 MiB is occupied, although 1 GiB should remain.
+    // All free memory but 2 MiB would be occupied, but 1 GiB should remain.
     let tight = Free { available: ByteSize::gib(11), ..machine() };
     let extent = Extent::Leave(ByteSize::mib(2));
     let taken = Goal::new(Kind::Movable, 100, extent, tight).unwrap_err();
     assert!(taken.is_cannot() && taken.to_string().contains("leave more"), "{taken}");
     assert!(Goal::new(Kind::Movable, 100, extent, machine()).is_ok());
     let tight = Free { available: ByteSize::gib(10), ..machine() };
-    // For pinned pages, the superpages to be left are held for a while too.
+    // With pinned pages, the superpages to be left are held for a while too.
     let of = |kind| Goal::new(kind, 10, Extent::All, tight);
     assert!(of(Kind::Movable).is_ok() && of(Kind::Pinned).is_err());
 }
@@ -94,7 +94,7 @@ fn none(kind: Kind) -> Goal {
     }
 }
 
-/// A few fragmented superpages; `None` if too few are free.
+/// Takes a few fragmented superpages; `None` if too few are free.
 fn held(kind: Kind) -> Option<Held> {
     let goal = Goal { fragmented: COUNT, ..none(kind) };
     let is_usual = host::Thp::pmd_size_of(&Root::real()).ok() == Some(two_mib());
@@ -102,7 +102,7 @@ fn held(kind: Kind) -> Option<Held> {
     (held.fragmented == COUNT).then_some(held)
 }
 
-/// Every held superpage: index of its mapping and offset.
+/// Returns every held superpage: index of its mapping, and offset.
 fn each(held: &Held) -> Vec<(usize, usize)> {
     let lengths = held.memory.iter().map(Mapping::len).enumerate();
     let step = held.goal.superpage.bytes() as usize;
@@ -120,7 +120,7 @@ fn of_a_superpage_only_the_pages_that_stay_are_in_memory() {
         for (piece, at) in each(&held) {
             let start = held.memory[piece].address() + at as u64;
             let present = |index: &u64| {
-                // The shared zero page belongs to no process.
+                // The shared zero page is not exclusive.
                 held.pagemap.is_exclusive(start + index * page).unwrap() == Some(true)
             };
             let present: Vec<u64> = (0..512).filter(present).collect();
@@ -132,8 +132,8 @@ fn of_a_superpage_only_the_pages_that_stay_are_in_memory() {
 #[test]
 fn superpages_are_made_of_movable_pages_and_not_of_pinned_ones() {
     testkit::lock_machine!(shared);
-    // Number of superpages collapsed, and number whose pages could not be isolated (EAGAIN; without a free superpage it
-    // is ENOMEM, before Linux 6.1 EINVAL).
+    // Count superpages that were collapsed, and those whose pages could not be isolated (EAGAIN). Without a free
+    // superpage the error is ENOMEM, before Linux 6.1 EINVAL.
     let collapsed = |kind| {
         let mut held = held(kind)?;
         let (mut made, mut stuck) = (0, 0);
@@ -151,7 +151,7 @@ fn superpages_are_made_of_movable_pages_and_not_of_pinned_ones() {
     testkit::require!(movable.is_some() && pinned.is_some(), "needs THP of 2 MiB, and some free");
     assert_eq!(pinned.map(|(made, _)| made), Some(0));
     assert!(movable.is_some_and(|(_, stuck)| stuck < COUNT / 2), "{movable:?}");
-    // Without a free superpage the test shows nothing.
+    // If no superpage is free, the test shows nothing.
     let is_shown = movable.is_some_and(|(made, _)| made > COUNT / 2);
     testkit::require!(is_shown, "no superpages to collapse into: {movable:?} of {COUNT}");
 }
@@ -161,18 +161,18 @@ mod exclusive {
 
     #[test]
     fn what_became_whole_is_fragmented_again() {
-        // Free memory is counted twice and must not change between.
+        // Free memory is counted twice and must not change in between.
         testkit::lock_machine!();
         let held = held(Kind::Movable);
         testkit::require!(held.is_some(), "needs THP of 2 MiB, and some free");
         let mut held = held.unwrap();
-        // As if `COUNT` fewer superpages had been free.
+        // Pretend that `COUNT` fewer superpages had been free.
         let free = superpages(&Root::real(), held.goal.superpage).unwrap();
         testkit::require!(free >= COUNT, "only {free} superpages lie free");
         held.goal = Goal { fragmented: COUNT, left: Some(free - COUNT), ..held.goal };
         held.renew(&Root::real(), || true).unwrap();
         assert!(held.fragmented > COUNT, "{}", held.fragmented);
-        // No effect without a number to leave, and with pinned pages, which cannot become whole.
+        // `renew` has no effect without a number to leave, and with pinned pages, which cannot become whole.
         for goal in [none(Kind::Movable), Goal { left: Some(0), ..none(Kind::Pinned) }] {
             let fragmented = held.fragmented;
             held.goal = goal;

@@ -50,7 +50,7 @@ fn coverage(summary: &Summary, share: Option<f64>) -> String {
     known(share, |share| format!("{}{mark}", format::percent(share)))
 }
 
-/// One column per arm.
+/// Formats the summaries, one column per arm.
 pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
     let mut head = vec!["median of measured runs".to_string()];
     head.extend(analysis.arms.iter().map(|arm| format::name(&arm.name, 28)));
@@ -139,8 +139,8 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
 
 // The page sizes of the memory at its peak: one bar per arm, stacked by kind.
 
-/// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
-/// they can be told apart without any colour.
+/// A kind of memory: its class, its name, its bytes. Superpages come first and are solid; base pages are hatched, so
+/// that they can be told apart without colour.
 type Kind = (&'static str, &'static str, fn(&Coverage) -> u64);
 
 const KINDS: [Kind; 7] = [
@@ -153,7 +153,7 @@ const KINDS: [Kind; 7] = [
     ("file", "files, base pages", |c| c.file_base.bytes()),
 ];
 
-/// The bars with their key.
+/// Draws the bars with their key.
 pub fn figure(document: &Document) -> Element {
     let all: Vec<Option<&Coverage>> =
         (0..document.arms.len()).map(|arm| covered(document, arm)).collect();
@@ -203,7 +203,7 @@ fn told(coverage: &Coverage) -> String {
 
 // Memory over time, and its page sizes at its peak: one run per arm, watched closely.
 
-/// The run that represents an arm: the warm-up with the most looks, else the measured run with the most.
+/// Returns the run that represents an arm: the warm-up with the most looks, else the measured run with the most.
 pub fn representative(document: &Document, arm: usize) -> Option<&Sample> {
     let seen = |sample: &&Sample| sample.arm as usize == arm && !sample.memory.timeline.is_empty();
     let most = |purpose| {
@@ -213,14 +213,14 @@ pub fn representative(document: &Document, arm: usize) -> Option<&Sample> {
     most(Purpose::WarmUp).or_else(|| most(Purpose::Measured))
 }
 
-/// The coverage that represents an arm.
+/// Returns the coverage that represents an arm.
 pub fn covered(document: &Document, arm: usize) -> Option<&Coverage> {
     let own = document.samples.iter().filter(|sample| sample.arm as usize == arm);
     let first = representative(document, arm).and_then(|sample| sample.memory.coverage.as_ref());
     first.or_else(|| own.filter_map(|sample| sample.memory.coverage.as_ref()).next())
 }
 
-/// The section.
+/// Draws the section.
 pub fn section(document: &Document) -> Element {
     let section = el("section").add(el("h2").text("Memory over time"));
     let runs: Vec<Option<&Sample>> =
@@ -306,8 +306,8 @@ fn panel(
     el("figure").add(caption.add(small(told))).add(chart)
 }
 
-/// Superpage bytes at every moment from the first look to the last: on the straight line between
-/// looks, but never more than was resident.
+/// Returns the superpage bytes at every moment from the first look to the last: interpolated linearly between looks,
+/// but never more than was resident.
 fn between_looks(timeline: &[Moment], looks: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let at = |moment: &Moment| {
         let after = looks.iter().position(|(seconds, _)| *seconds >= moment.seconds)?;
@@ -321,7 +321,7 @@ fn between_looks(timeline: &[Moment], looks: &[(f64, u64)]) -> Vec<(f64, u64)> {
     timeline.iter().filter_map(at).collect()
 }
 
-/// The area under a line, in thousandths of the plot.
+/// Returns the SVG path of the area under a line, in thousandths of the plot.
 fn area(points: impl Iterator<Item = (f64, u64)>, bytes: &Axis, time: &Axis) -> String {
     let mut path = String::new();
     let mut last = None;

@@ -1,4 +1,4 @@
-//! The machine before the first run.
+//! Describes the machine before the first run.
 
 use host::{Choice, FreeContiguity, Hypervisor, Snapshot, TlbKind};
 
@@ -6,7 +6,7 @@ use report::format::{self, UNKNOWN, known};
 use report::markup::{Element, el};
 use report::tables::{count, flag, pairs, table};
 
-/// The section.
+/// Formats the section.
 pub fn section(machine: &Snapshot) -> Element {
     let tables = el("div").class("tables");
     let tables = tables.add(hardware(machine)).add(memory(machine)).add(thp(machine));
@@ -147,7 +147,7 @@ fn pools(machine: &Snapshot) -> Element {
     table("hugetlb pools, in pages", true, head.map(String::from).to_vec(), rows)
 }
 
-/// By every size that anybody here could ask for.
+/// Formats the free contiguous memory, for every superpage size of the machine.
 fn contiguity(machine: &Snapshot) -> Element {
     let sizes = machine.thp.iter().flat_map(|thp| thp.sizes.keys().copied().chain(thp.pmd_size));
     let sizes: std::collections::BTreeSet<_> =

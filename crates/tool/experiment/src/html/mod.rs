@@ -1,7 +1,7 @@
-//! A comparison as one page: verdicts, every run, ratios, memory, tables.
+//! Formats a comparison as one page: verdicts, every run, ratios, memory, tables.
 //!
-//! Pure: the same document gives the same bytes. Self-contained: no script, nothing fetched. Everything is
-//! written through `report`, which escapes. Each file here is one part of the page.
+//! Pure: the same document gives the same bytes. The page is self-contained: it has no script and loads nothing. All
+//! output goes through `report`, which escapes it. Each file of this module is one part of the page.
 
 mod arms;
 pub(crate) mod machine;
@@ -23,7 +23,7 @@ use crate::verdict::{Terms, Verdict, floor_text};
 use ratio::quantity_name;
 use samples::Quantity;
 
-/// The page.
+/// Formats the page.
 pub fn page(document: &Document, analysis: &Analysis) -> String {
     let command = format::command(&document.command);
     let title = format!("superpage: {}", format::clipped(&command, 80));
@@ -47,7 +47,7 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
         unit: Some(metric.unit.as_deref().unwrap_or("")),
         of,
     });
-    // What the comparison is about comes first.
+    // Put the quantity that the comparison is about first.
     let mut quantities: Vec<Quantity> = std::iter::once(wall).chain(metrics).collect();
     if document.metric_is_primary {
         quantities.rotate_left(1);
@@ -68,7 +68,6 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
 
 // The top of the page: the compared arms, the results, and warnings.
 
-/// The header.
 fn header(document: &Document, analysis: &Analysis) -> Element {
     let command = format::command(&document.command);
     let shown = if command.is_empty() { "(no command)".to_string() } else { command };
@@ -76,7 +75,7 @@ fn header(document: &Document, analysis: &Analysis) -> Element {
         .add(el("h1").text("superpage compare"))
         .add(el("pre").class("command").text(shown))
         .all(words::head(document).into_iter().map(|line| el("p").class("small").text(line)));
-    // The noise floor's own verdict concerns the measurement, not the program: last.
+    // Put the noise floor's card last: its verdict is about the measurement, not the program.
     let mut arms: Vec<&Arm> = document.arms.iter().skip(1).collect();
     arms.sort_by_key(|arm| arm.is_noise_floor);
     let cards = arms.into_iter().filter_map(|arm| card(document, analysis, arm));
@@ -91,7 +90,7 @@ fn header(document: &Document, analysis: &Analysis) -> Element {
         .add(el("p").text(course(document, analysis)))
 }
 
-/// An arm's verdicts, the one that the comparison is about in large letters.
+/// Formats an arm's verdicts, with the primary one in large letters.
 fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> {
     let mut judged: Vec<&Judgement> =
         analysis.judgements.iter().filter(|one| one.arm == arm.name).collect();
@@ -101,7 +100,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
         Verdict::Faster(_) => ("faster", "▲", " ("),
         Verdict::Slower(_) => ("slower", "▼", " ("),
         Verdict::Same { .. } => ("same", "=", " ("),
-        // The estimate comes first here too: it is what there is.
+        // The only finding of an undecided verdict is the estimate, so it comes first here too.
         Verdict::Undecided { .. } => ("undecided", "?", " ("),
         Verdict::DidNotTakeEffect { .. } => ("no-effect", "⚠", ": "),
         Verdict::NoData { .. } => ("no-data", "∅", ": "),
@@ -114,7 +113,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
     let against = format!(" against {}{role}", document.arms.first()?.name);
     let has_no_number = matches!(first.verdict, Verdict::DidNotTakeEffect { .. });
     let quantity = match has_no_number {
-        true => String::new(), // it holds for every quantity, and is said once
+        true => String::new(), // it holds for every quantity, so name none
         false => format!("{}: ", quantity_name(&first.quantity, true)),
     };
     let sign = el("span").with("aria-hidden", "true").text(format!("{sign} "));
@@ -140,7 +139,6 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
     })))
 }
 
-/// How the runs were made, and why they ended.
 fn course(document: &Document, analysis: &Analysis) -> String {
     let runs = analysis.arms.iter().map(|arm| arm.runs);
     let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
@@ -180,7 +178,6 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     )
 }
 
-/// Important warnings for the reader.
 fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     let changed = document.changed_meanwhile.iter();
     let mut warnings: Vec<String> = changed

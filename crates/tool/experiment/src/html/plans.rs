@@ -1,4 +1,4 @@
-//! The plan of each arm: settings, reasons, and unreachable parts.
+//! Formats the plan of each arm: settings, reasons, and unreachable parts.
 
 use launch::{Kind, Promise, ThpRequest};
 
@@ -9,7 +9,7 @@ use report::marks::named;
 use report::markup::{Element, el};
 use report::tables::{pairs, table};
 
-/// The section.
+/// Formats the section.
 pub fn section(document: &Document) -> Element {
     let section = el("section").add(el("h2").text("Configuration of each arm"));
     let arms = document.arms.iter().enumerate().map(|(index, arm)| plan(index, arm));

@@ -1,4 +1,4 @@
-//! How many times better each arm is than the reference, with its interval.
+//! Draws how many times better each arm is than the reference, with its interval.
 
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Document, Predicted};
@@ -12,14 +12,13 @@ use report::marks::{colour, mark};
 use report::markup::{Element, el};
 use report::scale::{ends, percent};
 
-/// Factor beyond its estimate at which an interval is cut off.
+/// Factor beyond the estimate at which an interval is cut off.
 const REACH: f64 = 20.0;
 /// Height of a row: a line of text and a lane below it.
 const ROW: f64 = 54.0;
-/// Vertical position of the middle of the lane.
 const LANE: f64 = 34.0;
 
-/// What is drawn of a judgement: never a number that the verdict withholds.
+/// Returns the ratio and interval to draw; `None` if the verdict withholds its number.
 fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
     let (ratio, interval) = match &judgement.verdict {
         Verdict::Faster(figures) | Verdict::Slower(figures) => {
@@ -36,12 +35,12 @@ fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
     good(ratio).then_some((ratio, interval))
 }
 
-/// The prediction for a judgement, if there is one and a ratio is drawn.
+/// Returns the prediction for a judgement, if there is one and a ratio is drawn.
 fn prediction_for<'a>(document: &'a Document, judgement: &Judgement) -> Option<&'a Predicted> {
     drawn(judgement).and_then(|_| document.predicted_for(&judgement.arm, &judgement.quantity))
 }
 
-/// The section; nothing when there was nothing to compare.
+/// Draws the section; `None` if nothing was compared.
 pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     let mut judged: Vec<&Judgement> = analysis.judgements.iter().collect();
     judged.sort_by_key(|judgement| !judgement.is_primary);
@@ -113,13 +112,13 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     Some(section.add(figure).add(el("p").class("small").text(told)))
 }
 
-/// Name of a quantity in headings.
+/// Returns the name of a quantity in headings.
 pub fn quantity_name(quantity: &Measure, is_primary: bool) -> String {
     let name = quantity.heading();
     if is_primary { name.to_string() } else { format!("{name} (secondary)") }
 }
 
-/// The line at 1 and the bands, for one row, so that they do not run behind words.
+/// Draws the line at 1 and the bands for one row, so that they do not run behind text.
 fn lane(axis: &Axis, y: f64, bands: [(f64, &str); 2]) -> Vec<Element> {
     let band = |(within, class): (f64, &str)| {
         let from = axis.place(1.0 / (1.0 + within));

@@ -1,4 +1,4 @@
-//! Every run as a dot: one row per arm, and again in run order.
+//! Draws every run as a dot: in one row per arm, and again in run order.
 
 use report::axis::{Axis, block, line, note_at, px};
 use report::format::known;
@@ -17,15 +17,15 @@ use crate::verdict::Verdict;
 
 /// One quantity of the runs.
 pub struct Quantity<'a> {
-    /// Unique on the page.
+    /// Identifier; unique on the page.
     pub id: &'a str,
     /// Display name.
     pub name: &'a str,
-    /// A value in words.
+    /// Formats a value.
     pub words: &'a dyn Fn(f64) -> String,
-    /// Its unit, if it is not seconds.
+    /// Unit of the values, if not seconds.
     pub unit: Option<&'a str>,
-    /// The value of a run.
+    /// Returns the value of a run.
     pub of: &'a dyn Fn(&Sample) -> Option<f64>,
 }
 
@@ -33,9 +33,9 @@ pub struct Quantity<'a> {
 pub struct Dot<'a> {
     /// The run.
     pub sample: &'a Sample,
-    /// Its value.
+    /// Value of the run.
     pub value: f64,
-    /// Place in run order, from 0.
+    /// Index in run order, from 0.
     pub turn: usize,
 }
 
@@ -49,7 +49,7 @@ impl Dot<'_> {
 pub struct View<'a> {
     /// The document.
     pub document: &'a Document,
-    /// Its analysis.
+    /// Analysis of the document.
     pub analysis: &'a Analysis,
     /// The quantity.
     pub quantity: &'a Quantity<'a>,
@@ -59,7 +59,7 @@ pub struct View<'a> {
     pub axis: Axis,
 }
 
-/// Both panels.
+/// Draws both panels.
 pub fn panels(document: &Document, analysis: &Analysis, quantity: &Quantity) -> Element {
     let runs = document.samples.iter().enumerate();
     let dots: Vec<Dot> = runs
@@ -78,7 +78,7 @@ pub fn panels(document: &Document, analysis: &Analysis, quantity: &Quantity) -> 
 }
 
 impl View<'_> {
-    /// The median of an arm's measured runs, and their number.
+    /// Returns the median of an arm's measured runs, and their number.
     pub fn median(&self, arm: usize) -> (Option<f64>, usize) {
         let own = self.dots.iter().filter(|dot| dot.sample.arm as usize == arm);
         let mut values: Vec<f64> =
@@ -86,7 +86,7 @@ impl View<'_> {
         (describe::median(&mut values), values.len())
     }
 
-    /// A dot, with its numbers as a tooltip.
+    /// Draws a dot, with its numbers as a tooltip.
     pub fn draw(&self, dot: &Dot, x: &str, y: f64, arm: &str) -> Element {
         let (axis, quantity) = (&self.axis, self.quantity);
         let purpose = if dot.is_measured() { "block" } else { "warm-up" };
@@ -110,7 +110,7 @@ impl View<'_> {
     }
 }
 
-/// An axis for the measured runs; warm-ups join if they are not far away.
+/// Returns an axis for the measured runs. It includes warm-ups that are not far away.
 fn axis(dots: &[Dot], quantity: &Quantity) -> Option<Axis> {
     let measured = || dots.iter().filter(|dot| dot.is_measured()).map(|dot| dot.value);
     let (low, high) = ends(measured()).or_else(|| ends(dots.iter().map(|dot| dot.value)))?;
@@ -123,7 +123,7 @@ fn axis(dots: &[Dot], quantity: &Quantity) -> Option<Axis> {
     }
 }
 
-/// Whether the arm's verdict is that its design did not take effect.
+/// Returns whether the arm's verdict is that its design did not take effect.
 fn has_no_number(analysis: &Analysis, arm: &str) -> bool {
     let mut own = analysis.judgements.iter().filter(|judgement| judgement.arm == arm);
     own.any(|judgement| matches!(judgement.verdict, Verdict::DidNotTakeEffect { .. }))
@@ -167,7 +167,7 @@ fn strips(view: &View) -> Element {
     frame::figure(format!("By arm ({})", axis.note()), chart.all(axis.across(top, 5)).all(rows))
 }
 
-/// The key, and what the reader must know to read the dots.
+/// Formats the key, and what the reader must know to read the dots.
 fn notes(view: &View) -> Element {
     let View { document, analysis, quantity, dots, axis } = view;
     let arms = document.arms.iter().enumerate();
@@ -201,9 +201,9 @@ fn notes(view: &View) -> Element {
     el("div").add(keys).add(el("p").class("small").text(told))
 }
 
-// Every run in run order: drift shows as a slope that all arms share. Blocks are stripes.
+// Every run in run order: a drift shows as a slope that all arms share. Blocks are stripes.
 
-/// The panel.
+/// Draws the panel.
 pub fn panel(view: &View) -> Element {
     let View { document, quantity, dots, axis, .. } = view;
     const HEIGHT: f64 = 230.0;
@@ -251,9 +251,9 @@ pub fn panel(view: &View) -> Element {
     frame::figure(format!("In run order ({})", axis.note()), chart.all(marks))
 }
 
-// All runs as a table, the settings they were made with, and how to draw this page again.
+// All runs as a table, their settings, and how to draw this page again.
 
-/// Settings, seed, judging.
+/// Formats the settings, the seed and the thresholds of the verdicts.
 pub fn settings(document: &Document) -> Element {
     let (settings, judging) = (&document.settings, &document.judging);
     let rule = &settings.rule;
@@ -337,7 +337,7 @@ const COLUMNS: [Column; 25] = [
     }),
 ];
 
-/// Every run, in the order they were made.
+/// Formats every run, in the order of execution.
 pub fn all(document: &Document) -> Element {
     let mut head = ["run", "arm", "purpose"].map(String::from).to_vec();
     head.extend(COLUMNS.iter().map(|(name, _)| name.to_string()));
@@ -363,7 +363,7 @@ pub fn all(document: &Document) -> Element {
     el("section").add(el("h2").text("All runs in numbers")).add(details)
 }
 
-/// Where this comes from, and how to draw it again.
+/// Says where the page comes from, and how to draw it again.
 pub fn footer(document: &Document) -> Element {
     let how = "superpage compare --from FILE.json --html PAGE.html";
     let told = format!(

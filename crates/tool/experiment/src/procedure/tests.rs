@@ -82,7 +82,7 @@ fn time_ends_it_between_blocks() {
 
 #[test]
 fn a_decided_verdict_ends_long_runs_and_not_short_ones() {
-    // Arms that differ by half and vary by a fifth: a few runs cannot know the ratio within 2 %.
+    // Arms that differ by half and vary by a fifth: a few runs cannot give the ratio within 2 %.
     let stopped = |seconds: f64| {
         let clock = std::cell::Cell::new(0.0);
         let mut executor = Mock(|run: Run| {
@@ -102,7 +102,7 @@ fn a_decided_verdict_ends_long_runs_and_not_short_ones() {
 
 #[test]
 fn figures_that_differ_too_much_end_it_after_the_least_number_of_runs() {
-    // Runs of one second; the second arm's metric varies by `noise`.
+    // Each run takes one second; the second arm's metric varies by `noise`.
     let ran = |noise: f64, max_deviation: Option<f64>, max_seconds: f64| {
         let clock = std::cell::Cell::new(0.0);
         let mut executor = Mock(|run: Run| {
@@ -151,7 +151,7 @@ fn interrupted_runs_are_kept_once_they_are_a_block_and_an_error_ends_them() {
         });
         run(&mut executor, 2, &settings(100), &mut |_| {})
     };
-    // Two warm-ups, and four runs per block.
+    // There are two warm-ups, and four runs per block.
     assert!(matches!(ended(5, || RunError::Interrupted), Err(RunError::Interrupted)));
     for after in [6, 15] {
         let ran = ended(after, || RunError::Interrupted).unwrap();

@@ -1,4 +1,4 @@
-//! `Series`: comparisons of the same arms at several values of one parameter. Holds only facts, as `Document`.
+//! `Series`: comparisons of the same arms at several values of one parameter. Like `Document`, it holds only facts.
 
 mod picture;
 
@@ -35,13 +35,13 @@ pub struct Point {
 }
 
 impl Series {
-    /// Whether the text is a series, by its schema.
+    /// Returns whether the schema of the text is that of a series.
     pub fn is_one(text: &str) -> bool {
         let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
         value.is_some_and(|value| value["schema"] == SCHEMA)
     }
 
-    /// Parses a series; `file` is for messages.
+    /// Parses a series. Error messages name `file`.
     ///
     /// # Errors
     /// If it is not JSON of these fields, or a comparison in it is damaged.
@@ -49,12 +49,12 @@ impl Series {
         report::document::read(text).map_err(|why| DocumentError::NotADocument(file.into(), why))
     }
 
-    /// The ratios as a chart, one panel per quantity; `None` if nothing has a ratio.
+    /// Draws the ratios as a chart, one panel per quantity; `None` if nothing has a ratio.
     pub fn to_svg(&self) -> Option<String> {
         picture::draw(self).map(report::frame::file)
     }
 
-    /// The chart and every verdict as one self-contained page.
+    /// Formats the chart and every verdict as one self-contained page.
     pub fn to_html(&self) -> String {
         picture::page(self)
     }

@@ -1,4 +1,4 @@
-//! The chart of a series: ratio against value with intervals, one panel per quantity, one line per arm. Pure.
+//! Draws the chart of a series: ratio against value with intervals, one panel per quantity, one line per arm. Pure.
 
 use crate::measure::Measure;
 use report::axis::{Axis, line, note_at, polyline, px};
@@ -22,7 +22,6 @@ const ABOVE: f64 = 36.0;
 const BELOW: f64 = 36.0;
 const COLOURS: usize = 7;
 
-/// A ratio at a horizontal position.
 struct Mark {
     /// Index of the value in the series.
     index: usize,
@@ -67,7 +66,7 @@ pub(super) fn draw(series: &Series) -> Option<Element> {
     (y > top).then(|| frame::picture(WIDTH, y, &title, STYLE, parts))
 }
 
-/// An arm's ratios; values at which it did not get the promised pages have none.
+/// Returns an arm's ratios. Values at which the arm did not get the promised pages have none.
 fn marks(series: &Series, analyses: &[Analysis], quantity: &Measure, arm: &str) -> Vec<Mark> {
     let marks = analyses.iter().enumerate().filter_map(|(index, analysis)| {
         let mut judged = analysis.judgements.iter();
@@ -86,7 +85,7 @@ fn marks(series: &Series, analyses: &[Analysis], quantity: &Measure, arm: &str) 
     marks.collect()
 }
 
-/// Horizontal position of a value from 0 to 1: logarithmic, or evenly spaced if a value is not positive.
+/// Returns the horizontal position of a value, from 0 to 1: logarithmic, or evenly spaced if a value is not positive.
 fn along(series: &Series, index: usize) -> f64 {
     let numbers = series.points.iter().map(|point| point.number);
     match ends(numbers) {
@@ -140,7 +139,7 @@ fn panel(series: &Series, curves: &[(usize, Vec<Mark>)], y: f64) -> Option<Eleme
     Some(plot)
 }
 
-/// Groups marks of consecutive values: no line crosses a value without a ratio.
+/// Groups marks of consecutive values, so that no line crosses a value without a ratio.
 fn unbroken(marks: &[Mark]) -> impl Iterator<Item = &[Mark]> {
     marks.chunk_by(|a, b| a.index + 1 == b.index)
 }

@@ -12,7 +12,7 @@ pub enum ServiceError {
     NotReady {
         /// Waiting time in seconds.
         seconds: f64,
-        /// Last output of `ready`.
+        /// Last output of the `ready` command.
         asked: String,
         /// Last output of the service.
         said: String,
@@ -22,11 +22,11 @@ pub enum ServiceError {
         "the service {how} {when}{said}; it must run until it is stopped: try its command by hand"
     )]
     Ended {
-        /// Exit code or signal, in words.
+        /// Exit code or signal, as text.
         how: String,
         /// Phase in which it ended.
         when: &'static str,
-        /// Its last output.
+        /// Last output of the service.
         said: String,
     },
     /// The started process has ended, but its descendants still run.
@@ -43,9 +43,9 @@ pub enum ServiceError {
     Phase {
         /// The phase.
         phase: &'static str,
-        /// Exit code or signal, in words.
+        /// Exit code or signal, as text.
         how: String,
-        /// Its last output.
+        /// Last output of the command.
         said: String,
         /// An additional remedy.
         remedy: &'static str,
@@ -55,7 +55,7 @@ pub enum ServiceError {
         "no free port from 20000 to 29999 for {{port}}: {0}; write a port of your own into the commands"
     )]
     Port(std::io::Error),
-    /// The directory could not be made.
+    /// The directory could not be created.
     #[error(
         "the directory for {{dir}} cannot be made: {0}; is TMPDIR full, or may it not be written?"
     )]
@@ -63,7 +63,7 @@ pub enum ServiceError {
     /// The directory could not be removed.
     #[error("the directory for {{dir}}: {0}")]
     Left(sys::scratch::Left),
-    /// A path that a shell would split.
+    /// A shell would split this path.
     #[error(
         "the directory for {{dir}} would be {0}, which a shell would take apart; set TMPDIR to a plain path"
     )]
@@ -78,7 +78,6 @@ impl RunError {
         Self::Service { arm: arm.to_string(), source }
     }
 
-    /// The error for an arm.
     pub(crate) fn in_arm(self, arm: &str) -> Self {
         match self {
             Self::Service { source, .. } => Self::service(arm, source),
@@ -87,7 +86,6 @@ impl RunError {
     }
 }
 
-/// Exit code or signal, in words.
 pub(super) fn how(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.signal(), status.code()) {
@@ -96,7 +94,7 @@ pub(super) fn how(status: std::process::ExitStatus) -> String {
     }
 }
 
-/// The last three lines of the standard error of `who`, or of its standard output if the former is empty.
+/// Returns the last three lines of the standard error of `who`, or of its standard output if standard error is empty.
 pub(super) fn said(who: &str, stderr: &str, stdout: &str) -> String {
     let is_empty = stderr.trim().is_empty();
     let (stream, text) = if is_empty { ("output", stdout) } else { ("errors", stderr) };

@@ -1,4 +1,4 @@
-//! A service under comparison: a server that is started, loaded by a client, and stopped in each run.
+//! Compares a service: a server that is started, loaded by a client, and stopped in each run.
 //!
 //! An arm's configuration applies only to the service, and only the service and its descendants are watched and
 //! counted. The other phases are shell commands. A run is a [`Session`]:
@@ -7,8 +7,8 @@
 //! setup -> the service starts -> ready -> prepare -> load (timed) -> the service stops -> teardown
 //! ```
 //!
-//! Service and phases each run below a guard (`sys::guard`), so that none of their processes outlives superpage, and
-//! in their own process groups, so that ^C at the terminal reaches only superpage, which then stops them in order.
+//! Service and phases each run below a guard (`sys::guard`), so that none of their processes outlives superpage. They
+//! have their own process groups: ^C at the terminal reaches only superpage, which then stops them in order.
 
 mod error;
 mod phase;
@@ -23,7 +23,7 @@ pub(crate) use session::Session;
 
 /// Placeholder for the port in commands.
 pub const PORT: &str = "{port}";
-/// Placeholder for the directory.
+/// Placeholder for the directory in commands.
 pub const DIRECTORY: &str = "{dir}";
 
 /// Configuration of a service. Commands are for `sh -c`; the service itself is the compared command.
@@ -31,30 +31,30 @@ pub const DIRECTORY: &str = "{dir}";
 pub struct Service {
     /// Command before the service starts.
     pub setup: Option<String>,
-    /// Command that succeeds once the service is ready. `null`: ready when its port accepts connections, or
-    /// after a moment.
+    /// Command that succeeds once the service is ready. `null`: it is ready when its port accepts connections, or after
+    /// a moment.
     pub ready: Option<String>,
     /// Command between ready and load.
     pub prepare: Option<String>,
     /// The timed command, which prints the metrics.
     pub load: String,
-    /// Command that stops the service. `null`: SIGTERM.
+    /// Command that stops the service. `null`: SIGTERM stops it.
     pub stop: Option<String>,
     /// Command after the service has stopped.
     pub teardown: Option<String>,
-    /// User of service and phases. `null`: as superpage.
+    /// User who runs service and phases. `null`: the user of superpage.
     pub user: Option<String>,
-    /// Maximum time to become ready.
+    /// Maximum seconds to become ready.
     #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
-    /// Maximum time to stop.
+    /// Maximum seconds to stop.
     #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
     /// CPUs of service and load. `null`: all CPUs.
     pub cpus: Option<Cpus>,
     /// Whether a port is chosen for each run.
     pub uses_port: bool,
-    /// Whether a directory is made for each run.
+    /// Whether a directory is created for each run.
     pub uses_directory: bool,
     /// The sample fields that describe the service and its descendants, from its start to its end.
     pub of_service: String,
@@ -62,41 +62,41 @@ pub struct Service {
     pub of_load: String,
 }
 
-/// Times of a run's other phases, and how the service stopped.
+/// Times of a run's phases other than the load, and how the service stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Duration of `setup`.
+    /// Duration of `setup` in seconds.
     #[serde(deserialize_with = "units::seconds")]
     pub setup_seconds: Option<f64>,
-    /// Time from the start of the service until it was ready.
+    /// Seconds from the start of the service until it was ready.
     #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
-    /// Duration of `prepare`.
+    /// Duration of `prepare` in seconds.
     #[serde(deserialize_with = "units::seconds")]
     pub prepare_seconds: Option<f64>,
-    /// Time from the stop request until the service had stopped.
+    /// Seconds from the stop request until the service had stopped.
     #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
-    /// Its port.
+    /// Port of the service.
     pub port: Option<u16>,
-    /// Whether it did not stop on request, and was killed.
+    /// Whether the service did not stop on request, and was killed.
     pub was_killed: bool,
 }
 
 impl Phases {
-    /// Time for which the service had run before the load.
+    /// Returns the seconds that the service had run before the load.
     pub fn before_load(&self) -> f64 {
         self.ready_seconds + self.prepare_seconds.unwrap_or(0.0)
     }
 
-    /// Time of the run without the load.
+    /// Returns the seconds of the run without the load.
     pub fn seconds(&self) -> f64 {
         self.setup_seconds.unwrap_or(0.0) + self.before_load() + self.stop_seconds
     }
 }
 
 impl Service {
-    /// How readiness is detected without a command.
+    /// Says how readiness is detected without a command.
     pub fn readiness(&self) -> Option<&'static str> {
         match (&self.ready, self.uses_port) {
             (Some(_), _) => None,
@@ -105,7 +105,7 @@ impl Service {
         }
     }
 
-    /// The service with every `mark` in its commands replaced.
+    /// Replaces every `mark` in the commands by `text`.
     pub fn replacing(mut self, mark: &str, text: &str) -> Self {
         let optional = [
             &mut self.setup,
@@ -120,7 +120,7 @@ impl Service {
         self
     }
 
-    /// The commands by phase, in the order of execution.
+    /// Returns the commands by phase, in the order of execution.
     pub fn commands(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("setup", self.setup.as_deref()),

@@ -1,4 +1,4 @@
-//! A phase of a service: a shell command below a guard, which is ended with all its descendants.
+//! Runs a phase of a service: a shell command below a guard. The command is ended with all its descendants.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,12 +16,10 @@ use super::error::ServiceError;
 use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
-/// Poll interval for cancellation.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum wait for killed processes to disappear.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// User, directory and CPUs of a command.
 #[derive(Default)]
 pub(super) struct Place<'a> {
     pub(super) user: Option<&'a User>,
@@ -29,23 +27,21 @@ pub(super) struct Place<'a> {
     pub(super) cpus: &'a [usize],
 }
 
-/// Events that end the wait for a command, besides its own end.
+/// Events, besides the command's own end, that end the wait for it.
 pub(super) struct Until<'a> {
-    /// The user requested a stop.
+    /// Reports that the user requested a stop.
     pub(super) interrupt: Option<&'a Interrupt>,
-    /// The service has ended.
+    /// The service, whose end ends the wait.
     pub(super) service: Option<Pid>,
     pub(super) deadline: Option<Instant>,
 }
 
-/// How a command ended.
 pub(super) enum End {
     Done(ExitStatus),
     TooLong,
     ServiceEnded,
 }
 
-/// Result of a command.
 pub(super) struct Ran {
     pub(super) end: End,
     pub(super) wall: Duration,
@@ -53,7 +49,7 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
-/// Runs `text`, known as `--name`.
+/// Runs the shell command `text` of the phase `name`.
 pub(super) fn run(
     name: &'static str,
     text: &str,
@@ -122,7 +118,7 @@ pub(super) fn kill(guarded: Guarded) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Kills all processes below a guard, but does not wait for the guard. False if a process does not end.
+/// Kills all processes below a guard, but does not wait for the guard. Returns false if a process does not end.
 pub(super) fn end_all(guarded: Guarded) -> Result<bool, RunError> {
     let (tree, began) = (ProcessTree::below(Root::real(), guarded.guard), Instant::now());
     while began.elapsed() < PATIENCE {
@@ -140,7 +136,6 @@ pub(super) fn copy(file: &File) -> Result<File, RunError> {
     file.try_clone().map_err(RunError::Output)
 }
 
-/// Variables that login sets for a user, and that programs read.
 pub(super) fn variables(user: &User) -> [(String, String); 3] {
     let home = user.home.display().to_string();
     let named = |variable: &str| (variable.to_string(), user.name.clone());

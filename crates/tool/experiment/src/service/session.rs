@@ -1,5 +1,5 @@
-//! One run of a service, phase by phase. After any outcome [`Session::tear_down`] leaves no running process, and no
-//! directory.
+//! Makes one run of a service, phase by phase. After any outcome [`Session::tear_down`] leaves no running process and
+//! no directory.
 //! See docs/decisions/compare.md#7.
 
 use std::collections::BTreeSet;
@@ -26,12 +26,11 @@ use super::{DIRECTORY, PORT, Phases, Service, phase};
 use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
-/// Time after which a service without a `ready` command and port is assumed to be ready.
+/// A service without a `ready` command and port counts as ready after this time.
 const READY_DELAY: Duration = Duration::from_secs(1);
-/// Time after which remaining descendants of an ended service count as a service in the background.
+/// If the service's process ended and descendants remain after this time, the service went into the background.
 const ORPHAN_DELAY: Duration = Duration::from_millis(200);
 
-/// Result of the load.
 pub(crate) struct Loaded {
     pub(crate) status: ExitStatus,
     pub(crate) wall: Duration,
@@ -39,9 +38,8 @@ pub(crate) struct Loaded {
     pub(crate) stderr: String,
 }
 
-/// One run of a service.
 pub(crate) struct Session<'a> {
-    /// The service with this run's port and directory in its commands.
+    /// The service; its commands contain this run's port and directory.
     service: Service,
     user: Option<User>,
     arm: String,
@@ -61,7 +59,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A session with its own port and directory. Nothing runs yet.
+    /// Creates a session with its own port and directory. Starts nothing yet.
     pub(crate) fn new(
         service: &Service,
         user: Option<&User>,
@@ -109,7 +107,6 @@ impl<'a> Session<'a> {
         RunError::service(&self.arm, error)
     }
 
-    /// Runs a phase's command.
     fn run(&self, name: &'static str, text: &str, until: &Until) -> Result<Ran, RunError> {
         let place = Place {
             user: self.user.as_ref(),
@@ -138,7 +135,6 @@ impl<'a> Session<'a> {
         Until { interrupt: Some(self.interrupt), service, deadline: None }
     }
 
-    /// Runs the phase before the service.
     pub(crate) fn set_up(&mut self) -> Result<(), RunError> {
         self.was_set_up = true;
         if let Some(command) = self.service.setup.clone() {
@@ -147,8 +143,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Starts the service: returns its pid for the caller to wait for, and its process tree. `output` holds the
-    /// files of the streams in `how`.
+    /// Starts the service. Returns the pid that the caller waits for, and the service's process tree. `output` holds
+    /// the files of the streams in `how`.
     pub(crate) fn start(
         &mut self,
         plan: &Plan,
@@ -184,9 +180,9 @@ impl<'a> Session<'a> {
         }
         let ran = self.run("load", &self.service.load, &self.until())?;
         let End::Done(status) = ran.end else { return Err(self.service_ended("under load")) };
-        // Processes left by the load do not belong to the service.
+        // Processes that the load left do not belong to the service: end them.
         self.end_others()?;
-        // If the service died, the load fails, and may end first.
+        // If the service died, the load fails, and may end before the service does.
         let time = if status.success() { Duration::ZERO } else { ORPHAN_DELAY };
         self.must_run("under load", time)?;
         Ok(Loaded { status, wall: ran.wall, stdout: ran.stdout, stderr: ran.stderr })
@@ -201,7 +197,7 @@ impl<'a> Session<'a> {
                 (Some(command), _) => {
                     let until = Until { deadline: Some(deadline), ..self.until() };
                     let ran = self.run("ready", command, &until)?;
-                    // A command that was cut off had no time to print a reason.
+                    // A command that was cut off had no time to print a reason: keep the earlier one.
                     if !matches!(ran.end, End::TooLong) || asked.is_empty() {
                         asked = said("--ready", &ran.stderr, &ran.stdout);
                     }
@@ -238,7 +234,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The error that the service ended by itself.
+    /// Returns the error that the service ended by itself.
     fn service_ended(&mut self, when: &'static str) -> RunError {
         let Some(head) = self.head.take() else { return RunError::Interrupted };
         let status = match wait::reap(head.guard) {
@@ -246,7 +242,7 @@ impl<'a> Session<'a> {
             Err(error) => return error.into(),
         };
         if status.success() {
-            // Helpers of an ended service disappear within a moment.
+            // Give helper processes of an ended service a moment to disappear.
             std::thread::sleep(ORPHAN_DELAY);
             let left = self.started.as_ref().map_or(Vec::new(), ProcessTree::processes);
             let live = left.iter().filter(|(_, stat)| !stat.is_dead()).take(5);
@@ -260,7 +256,6 @@ impl<'a> Session<'a> {
         self.failed(ServiceError::Ended { how: how(status), when, said })
     }
 
-    /// The end of the service's output.
     fn printed(&mut self) -> String {
         let texts = self.output.as_mut().map(|files| files.each_mut().map(tail_of));
         match texts {
@@ -269,12 +264,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Kills processes that phases left behind and that do not belong to the service.
+    /// Kills processes that phases left and that do not belong to the service.
     fn end_others(&self) -> Result<(), RunError> {
         let Some(head) = self.head else { return Ok(()) };
         let own = sys::param::own_pid();
         for _ in 0..5_000 {
-            // One snapshot, parents first: a process created between two snapshots could be misclassified.
+            // Use one snapshot, parents first: a process created between two snapshots could be misclassified.
             let mut service = BTreeSet::from([head.guard]);
             let mut others = self.all.processes();
             others.retain(|(pid, stat)| {
@@ -298,7 +293,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Stops the service; [`Session::reap`] must follow.
+    /// Stops the service. The caller must then call [`Session::reap`].
     pub(crate) fn stop(&mut self) -> Result<(), RunError> {
         let Some(head) = self.head else { return Ok(()) };
         let began = Instant::now();
@@ -309,7 +304,7 @@ impl<'a> Session<'a> {
                 self.must("stop", &command, &until).map(drop)
             }
             None => {
-                let _ = sys::signal::send(head.program, libc::SIGTERM); // it may have just ended
+                let _ = sys::signal::send(head.program, libc::SIGTERM); // the service may have just ended
                 Ok(())
             }
         };
@@ -318,7 +313,7 @@ impl<'a> Session<'a> {
         if wait::first_ended(&[head.guard], left)?.is_none() {
             self.phases.was_killed = true;
             if !phase::end_all(head)? {
-                // Mostly another user's processes. The service cannot be reaped.
+                // Mostly these are another user's processes. The service cannot be reaped.
                 self.head = None;
                 let left = ProcessTree::below(Root::real(), head.guard).members();
                 let pids: Vec<String> = left.iter().map(Pid::to_string).collect();
@@ -330,13 +325,13 @@ impl<'a> Session<'a> {
         asked
     }
 
-    /// Reaps the service: its exit status, and the resources used by it and the children it reaped.
+    /// Reaps the service. Returns its exit status, and the resources used by it and the children it reaped.
     pub(crate) fn reap(&mut self) -> Result<(ExitStatus, Usage), RunError> {
         let head = self.head.take().expect("a service that was stopped was started");
         Ok(wait::reap(head.guard)?)
     }
 
-    /// Kills the remaining processes, runs the teardown, removes the directory.
+    /// Kills the remaining processes, runs the teardown, and removes the directory.
     pub(crate) fn tear_down(mut self) -> Result<(), RunError> {
         let mut done = self.stop();
         if self.head.is_some() {
@@ -344,7 +339,7 @@ impl<'a> Session<'a> {
         }
         self.all.end();
         if let Some(command) = self.service.teardown.clone().filter(|_| self.was_set_up) {
-            // A cancelled run still gets its teardown, with a time limit.
+            // A cancelled run still gets its teardown, but with a time limit.
             let time = Duration::from_secs_f64(self.service.stop_seconds);
             let is_asked = self.interrupt.is_asked();
             let until = Until {
@@ -354,7 +349,7 @@ impl<'a> Session<'a> {
             };
             let mut torn = self.must("teardown", &command, &until);
             if !is_asked && matches!(torn, Err(RunError::Interrupted)) {
-                // It was interrupted: run it again to the end.
+                // The teardown was interrupted: run it again to its end.
                 let deadline = Some(Instant::now() + time);
                 let until = Until { interrupt: None, service: None, deadline };
                 torn = self.must("teardown", &command, &until);
@@ -369,7 +364,6 @@ impl<'a> Session<'a> {
 }
 
 impl Loaded {
-    /// The error of a failed load.
     pub(crate) fn failure(&self, arm: &str) -> RunError {
         let said = said("the command", &self.stderr, &self.stdout);
         let remedy = ", or compare failing loads too with --ignore-failure";
@@ -380,7 +374,6 @@ impl Loaded {
     }
 }
 
-/// An empty directory owned by the user.
 fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
     let made = Scratch::new(user).map_err(ServiceError::Directory)?;
     let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
@@ -390,15 +383,15 @@ fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
     }
 }
 
-// Free ports: a fresh one for each run.
+// Finds free ports: another one for each run.
 
-/// Below the kernel's ephemeral ports (from 32768, ip(7)), so that no connecting client takes one of them.
+/// Below the kernel's ephemeral ports (from 32768, ip(7)), so that no connecting client gets such a port.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 10_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// A port free on every address; no port is returned twice while others are left.
+/// Returns a port that is free on every address. Returns no port twice while others are left.
 pub(super) fn free() -> std::io::Result<u16> {
     let began = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -407,7 +400,7 @@ pub(super) fn free() -> std::io::Result<u16> {
     let mut last = std::io::Error::other("no port tried");
     for _ in 0..COUNT {
         let port = (FIRST + NEXT.fetch_add(1, Ordering::SeqCst) % COUNT) as u16;
-        // Bind every address separately: binding one does not detect listeners on the others.
+        // Bind every address: binding one does not detect listeners on the others.
         let addresses = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST];
         match addresses
             .into_iter()
@@ -421,16 +414,15 @@ pub(super) fn free() -> std::io::Result<u16> {
     Err(last)
 }
 
-/// Whether a local server accepts connections on the port.
 pub(super) fn accepts(port: u16) -> bool {
     let connects =
         |address: SocketAddr| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
     connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
 }
 
-// Division of CPUs between service and load.
+// Divides CPUs between service and load.
 
-/// Minimum number of CPUs to split them between service and load: a service behaves differently on one CPU.
+/// Minimum number of CPUs to divide: a service that gets only one CPU behaves differently.
 const MIN_CPUS: usize = 4;
 
 /// Disjoint sets of CPUs for service and load.
@@ -438,13 +430,13 @@ const MIN_CPUS: usize = 4;
 pub struct Cpus {
     /// CPUs of the service.
     pub service: Vec<usize>,
-    /// CPUs of the phases.
+    /// CPUs of the load and the other phases.
     pub load: Vec<usize>,
 }
 
 impl Cpus {
-    /// Divides the CPUs that this process may use in half; the service gets the larger half. `None` with fewer than
-    /// four.
+    /// Divides the CPUs that this process may use in half; the service gets the larger half. Returns `None` for fewer
+    /// than four CPUs.
     pub fn from_root(root: &Root) -> Option<Self> {
         let allowed = sys::affinity::allowed().ok()?;
         Self::divide(&allowed, |cpu| {
@@ -456,7 +448,7 @@ impl Cpus {
         })
     }
 
-    /// Keeps the threads of a core, those with the same `core`, together if there are several cores. The load gets the
+    /// If there are several cores, keeps the threads of a core, which have the same `core`, together. The load gets the
     /// first CPUs, which handle the machine's interrupts.
     fn divide(allowed: &[usize], core: impl Fn(usize) -> usize) -> Option<Self> {
         if allowed.len() < MIN_CPUS {
@@ -466,7 +458,7 @@ impl Cpus {
             allowed.iter().map(|cpu| (core(*cpu), *cpu)).collect();
         sorted.sort_unstable();
         let half = allowed.len() / 2;
-        // A core across the middle belongs to the service.
+        // If the middle is inside a core, the service gets the whole core.
         let middle =
             sorted.iter().position(|(core, _)| *core == sorted[half].0).filter(|at| *at > 0);
         let (load, service) = sorted.split_at(middle.unwrap_or(half));
@@ -479,7 +471,7 @@ impl Cpus {
     }
 }
 
-/// CPU numbers as ranges: `0-3,8`.
+/// Formats CPU numbers as ranges: `0-3,8`.
 pub(super) fn ranges(cpus: &[usize]) -> String {
     let mut text = String::new();
     let runs = cpus.chunk_by(|before, after| before + 1 == *after);
@@ -533,7 +525,7 @@ mod cpus_tests {
             divided(&[2, 3, 5, 9, 10], own),
             said("service on CPUs 5,9-10, load on CPUs 2-3")
         );
-        // Siblings n and n + 4, and siblings next to each other.
+        // Siblings are n and n + 4, or neighbours.
         let far = divided(&[0, 1, 2, 3, 4, 5, 6, 7], |cpu| cpu % 4);
         assert_eq!(far, said("service on CPUs 2-3,6-7, load on CPUs 0-1,4-5"));
         let near = divided(&[0, 1, 2, 3, 4, 5], |cpu| cpu / 2);

@@ -1,9 +1,9 @@
-//! Text about a service next to its figures. Pure.
+//! Formats text about a service next to its figures. Pure.
 
 use crate::document::Document;
 use crate::stats::Better;
 
-/// Lines below the command: how the service is loaded, and what is measured; empty for programs.
+/// Returns the lines below the command: how the service is loaded, and what is measured; empty for programs.
 pub fn head(document: &Document) -> Vec<String> {
     let Some(service) = &document.service else { return Vec::new() };
     let figures = document.metrics().map(|metric| {
@@ -27,7 +27,7 @@ pub fn head(document: &Document) -> Vec<String> {
     lines
 }
 
-/// Notes on readiness and on killed services.
+/// Returns notes on readiness and on killed services.
 pub fn notes(document: &Document) -> Vec<String> {
     let Some(service) = &document.service else { return Vec::new() };
     let how = service.readiness();

@@ -1,4 +1,4 @@
-//! One arm against the reference, one metric: the whole estimate. Called once per arm and metric.
+//! Compares one arm with the reference in one metric. Called once per arm and metric.
 
 use super::describe::median;
 use super::interval::{Interval, finite_exp, ranked, student, tick};
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Seconds, faults, bytes.
+    /// Lower values are better: seconds, faults, bytes.
     Lower,
-    /// Rates.
+    /// Higher values are better: rates.
     Higher,
 }
 
-/// Parameters of the estimate. All are recorded in the result.
+/// Parameters of the estimate. The result records them all.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Two-sided, per comparison: with several arms or metrics the probability that *some* verdict is wrong adds
-    /// up; a caller may raise the confidence for this.
+    /// Two-sided confidence of each comparison. With several arms or metrics, the probabilities that *some* verdict is
+    /// wrong add up; a caller may raise the confidence for this.
     pub confidence: Confidence,
-    /// Level of the interval where the results ended the runs: higher, so that `confidence` holds
-    /// ([`stopping`](super::stopping)).
+    /// Level of the interval if the results decided when to stop. It is higher than `confidence`, so that `confidence`
+    /// holds ([`stopping`](super::stopping)).
     pub level: Confidence,
     /// Seed of all random draws.
     pub seed: u64,
 }
 
 impl Settings {
-    /// 99 %, for a fixed number of runs.
+    /// Returns settings with 99 %, for a fixed number of runs.
     pub fn new(seed: u64) -> Settings {
         Settings { confidence: Confidence::P99, level: Confidence::P99, seed }
     }
@@ -46,55 +46,55 @@ pub struct Comparison {
     pub arm: u32,
     /// The better direction of the metric.
     pub better: Better,
-    /// Number of complete blocks, with two runs per arm each: the basis of all figures below.
+    /// Number of complete blocks, with two runs per arm each. All figures below use only these blocks.
     pub blocks: u32,
-    /// Number of incomplete blocks, in which one of the two arms lacks a run. Left out.
+    /// Number of incomplete blocks, in which one of the two arms lacks a run. They are left out.
     pub dropped_blocks: u32,
     /// Median of the reference's samples.
     pub reference_median: f64,
     /// Median of the arm's samples.
     pub arm_median: f64,
-    /// Ratio of medians, over 1 when the arm is better.
+    /// Ratio of the medians; above 1 if the arm is better.
     pub speedup: f64,
-    /// Interval of the true ratio: the intersection of `parts`, no wider than the spread of the runs, extended
-    /// to `speedup`. Unknown with fewer than two blocks.
+    /// Interval of the true ratio: the intersection of `parts`, no wider than the spread of the runs, extended to
+    /// contain `speedup`. Unknown with fewer than two blocks.
     pub interval: Option<Interval>,
     /// The intervals that were combined.
     pub parts: Option<Parts>,
-    /// Per block, logarithm of the speedup of the arm's runs over the reference's.
+    /// For each block, the logarithm of the speedup of the arm's runs over the reference's.
     #[serde(skip)]
     pub log_ratios: Vec<f64>,
-    /// The settings, for reproduction.
+    /// The settings, so that the result can be reproduced.
     pub settings: Settings,
 }
 
 impl Comparison {
-    /// A second estimate, robust against single outlier blocks.
+    /// Returns a second estimate of the speedup, robust against single outlier blocks.
     pub fn hodges_lehmann(&self) -> f64 {
         hodges_lehmann(&self.log_ratios).map_or(self.speedup, finite_exp)
     }
 
-    /// Sign-flip test of "no difference": a second opinion; the verdict does not use it.
+    /// Tests "no difference" with the sign-flip test. The verdict does not use the result.
     pub fn randomization(&self) -> Randomization {
         sign_flip(&self.log_ratios, self.settings.seed)
     }
 
-    /// Half width of the interval, as a fraction.
+    /// Returns the half width of the interval, as a fraction.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|interval| ((interval.high / interval.low).ln() / 2.0).exp_m1())
     }
 }
 
-/// The intervals whose intersection is the answer; see the module's head for why there are two.
+/// The intervals whose intersection is the answer; the module's head says why there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parts {
     /// Student's t on the geometric means.
     pub student: Interval,
-    /// Ranks of runs inside blocks, if there are enough blocks.
+    /// van Elteren's ranks inside blocks, if there are enough blocks.
     pub ranked: Option<Interval>,
 }
 
-/// Compare `arm` with `reference`. Samples of other arms are ignored, so all may be passed.
+/// Compares `arm` with `reference`. Ignores samples of other arms, so the caller may pass all.
 pub fn compare(
     samples: &[Sample],
     reference: u32,
@@ -144,13 +144,13 @@ pub fn compare(
 
 fn parts(pairs: &[Pair], confidence: Confidence) -> Option<Parts> {
     let ranked = ranked(pairs, confidence.of_error(0.5));
-    // The intersection takes the narrower ends, and either interval may be wrong: each gets half of the error.
+    // The narrower end of each interval wins, and either interval may be wrong, so each gets half of the error.
     let share = if ranked.is_some() { 0.5 } else { 1.0 };
     Some(Parts { student: student(pairs, confidence.of_error(share))?, ranked })
 }
 
-/// The range of the reference's runs plus the range of the arm's: no run supports a ratio farther from the estimate.
-/// It bounds the interval of few runs.
+/// Returns an interval whose half width is the range of the reference's runs plus that of the arm's. No run supports a
+/// ratio farther from the estimate. This bounds the interval of few runs.
 fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
     let tick = tick(pairs);
     let range = |of: fn(&Pair) -> [f64; 2]| {
@@ -161,9 +161,9 @@ fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
     Interval::around(log_speedup, range(|pair| pair.reference) + range(|pair| pair.arm))
 }
 
-/// The log ratio's bounds before rounding, if all values of an arm lie on one tick or two adjacent ticks: more runs do
-/// not help then, because each is rounded alike. Otherwise no bounds: the mean of spread values is more precise than
-/// each of them.
+/// Returns the log ratio's bounds before rounding, if all values of an arm lie on one tick or two adjacent ticks. More
+/// runs do not help then, because each is rounded alike. Otherwise returns no bounds: the mean of spread values is more
+/// precise than each value.
 fn rounded(pairs: &[Pair]) -> [f64; 2] {
     let tick = tick(pairs);
     let range = |of: fn(&Pair) -> [f64; 2]| {
@@ -181,6 +181,6 @@ fn rounded(pairs: &[Pair]) -> [f64; 2] {
 
 fn median_of(pairs: &[Pair], of: fn(&Pair) -> [f64; 2]) -> f64 {
     let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
-    // Never empty: there is at least one complete block.
+    // Not empty, because there is at least one complete block.
     median(&mut values).unwrap_or(f64::NAN)
 }

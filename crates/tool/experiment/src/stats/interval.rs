@@ -1,4 +1,4 @@
-//! The intervals of the answer, on logarithms of ratios.
+//! The two confidence intervals that are combined into the result, on logarithms of ratios.
 //! See docs/decisions/verdicts.md#1.
 
 use super::describe::{mean, variance};
@@ -6,7 +6,7 @@ use super::pairs::Pair;
 use super::student::{Confidence, t_between};
 use serde::Serialize;
 
-/// An interval, `low <= high`. Finite and above zero when it holds ratios.
+/// An interval, `low <= high`. Intervals of ratios are finite and above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
@@ -16,23 +16,22 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the interval contains `value`, ends included.
+    /// Returns whether the interval contains `value`, ends included.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// The interval extended to `value`.
+    /// Returns the smallest interval that contains this one and `value`.
     pub(crate) fn with(self, value: f64) -> Interval {
         Interval { low: self.low.min(value), high: self.high.max(value) }
     }
 
-    /// The intersection; for disjoint intervals, the gap between them.
+    /// Returns the intersection; for disjoint intervals, the gap between them.
     pub(crate) fn and(self, other: Interval) -> Interval {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         Interval { low: low.min(high), high: high.max(low) }
     }
 
-    /// From logarithms to ratios, kept inside the finite positive numbers.
     pub(crate) fn exp(self) -> Interval {
         Interval { low: finite_exp(self.low), high: finite_exp(self.high) }
     }
@@ -41,7 +40,6 @@ impl Interval {
         Interval { low: -self.high, high: -self.low }
     }
 
-    /// The smallest interval that contains both.
     pub(crate) fn over(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
@@ -51,21 +49,21 @@ impl Interval {
     }
 }
 
-/// `exp`, kept inside the finite positive numbers: an interval end is never 0 or infinite.
+/// Returns `exp(log)`, limited to finite positive numbers: an interval end is never 0 or infinite.
 pub(crate) fn finite_exp(log: f64) -> f64 {
     log.exp().clamp(f64::MIN_POSITIVE, f64::MAX)
 }
 
-/// Number of blocks beyond which the normal approximation is exact to the printed digits.
+/// Number of blocks beyond which the normal approximation equals the exact distribution to the printed digits.
 const EXACT_UP_TO: usize = 200;
 
-/// Student's t on the mean of the blocks' log ratios: the analysis of a randomized block design (Fisher 1935, The
-/// Design of Experiments, chapter 4), with a separate variance for each arm.
+/// Returns Student's t interval of the mean of the blocks' log ratios: the analysis of a randomized block design
+/// (Fisher 1935, The Design of Experiments, chapter 4), with a separate variance for each arm.
 ///
 /// The error is pooled from all variation that the difference between the arms does not explain: between the blocks'
 /// ratios (blocks - 1 degrees of freedom) and between an arm's two runs in a block (one per arm and block). Two blocks
-/// thus have up to five degrees of freedom; the ratios alone have one, whose t is 63.7. Degrees of freedom after
-/// Satterthwaite (1946), so that a quiet arm does not narrow the interval of a noisy one.
+/// thus have up to five degrees of freedom; the ratios alone have one, for which t is 63.7. The degrees of freedom are
+/// Satterthwaite's (1946), so that a quiet arm does not narrow the interval of a noisy one.
 pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
     if pairs.len() < 2 {
         return None;
@@ -97,13 +95,13 @@ pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval
     Some(Interval::around(mean(&log_ratios), half))
 }
 
-/// The resolution of the values: the clock's tick, if they show one, but at least the last printed decimal. Ten runs of
-/// `1` show only that each was nearer to 1 than to 2.
+/// Returns the resolution of the values: the clock's tick, if they show one, but at least one unit of the last printed
+/// decimal. Ten runs of `1` show only that each was nearer to 1 than to 2.
 pub(crate) fn tick(pairs: &[Pair]) -> f64 {
     clock_tick(pairs).max(last_decimal(pairs))
 }
 
-/// One unit of the last decimal of all values; 0 if a value has more digits than programs print.
+/// Returns one unit of the last decimal of all values; 0 if a value has more digits than programs print.
 fn last_decimal(pairs: &[Pair]) -> f64 {
     let mut most = i32::MIN;
     for value in pairs.iter().flat_map(|pair| pair.reference.into_iter().chain(pair.arm)) {
@@ -116,10 +114,10 @@ fn last_decimal(pairs: &[Pair]) -> f64 {
     10f64.powi(-most.max(0))
 }
 
-/// Maximum number of digits of a printed value; a value with more was computed.
+/// Maximum number of digits of a printed value. A value with more digits was computed.
 const MAX_DIGITS: usize = 15;
 
-/// Number of digits in a value's shortest text, and number of decimals.
+/// Returns the number of digits in a value's shortest text, and the number of decimals.
 fn decimals(value: f64) -> (usize, i32) {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -127,7 +125,8 @@ fn decimals(value: f64) -> (usize, i32) {
     (after + 1, after as i32 - exponent.parse().unwrap_or(0))
 }
 
-/// The clock's tick, if an arm's values show one: most of them are equal, but not all. Zero if none does.
+/// Returns the clock's tick, if an arm's values show one: most of them are equal, but not all. Returns zero if no arm
+/// shows a tick.
 fn clock_tick(pairs: &[Pair]) -> f64 {
     let of_arm = |of: fn(&Pair) -> [f64; 2]| {
         let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
@@ -141,11 +140,11 @@ fn clock_tick(pairs: &[Pair]) -> f64 {
     ticks.into_iter().flatten().min_by(f64::total_cmp).unwrap_or(0.0)
 }
 
-/// The confidence set of van Elteren's test (1960, "On the combination of independent two sample tests of
+/// Returns the confidence set of van Elteren's test (1960, "On the combination of independent two sample tests of
 /// Wilcoxon"): every ratio that the pairs of runs of the same block do not reject.
 ///
-/// Robust against a few outlier blocks, and free of effects that a block shares. Exact if a block's four runs differ
-/// only by arm; `None` if so few blocks cannot reach the confidence (four for 99 %).
+/// Robust against a few outlier blocks, and unaffected by what a block's runs share. Exact if a block's four runs
+/// differ only by arm. `None` if so few blocks cannot reach the confidence (99 % needs four).
 pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
     let cut = rejected_pairs(pairs.len(), confidence.tail())?;
     let differences = pairs.iter().flat_map(|pair| {
@@ -162,15 +161,16 @@ pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval>
     Some(Interval { low: differences[cut] - rounded, high })
 }
 
-/// The largest `k` with `P(W <= k) <= tail`, where `W` is the number of pairs that the arm wins in `blocks` blocks.
+/// Returns the largest `k` with `P(W <= k) <= tail`, where `W` is the number of pairs that the arm wins in `blocks`
+/// blocks.
 fn rejected_pairs(blocks: usize, tail: f64) -> Option<usize> {
     if blocks > EXACT_UP_TO {
-        // Mean 2 and variance 5/3 per block.
+        // W has mean 2 and variance 5/3 per block.
         let blocks = blocks as f64;
         let normal = t_between(Confidence::new(1.0 - 2.0 * tail)?, 1e4);
         return Some((2.0 * blocks - normal * (blocks * 5.0 / 3.0).sqrt() - 0.5).max(0.0) as usize);
     }
-    // Of the six orders of two and two runs, the arm wins 0 pairs in one, 1 in one, 2 in two, 3 in one, 4 in one.
+    // Of the six orders of two and two runs, the arm wins 0 pairs in one order, 1 in one, 2 in two, 3 in one, 4 in one.
     let mut chances = vec![1.0];
     for _ in 0..blocks {
         let mut next = vec![0.0; chances.len() + 4];

@@ -1,19 +1,20 @@
-//! From samples to a reliable interval. Pure: no clock, no I/O, every draw is seeded.
+//! Computes reliable intervals from samples. Pure: no clock, no I/O, every draw is seeded.
 //!
 //! # The question
-//! Arm and reference ran in ABBA blocks ([`crate::schedule`]). How many times better is the arm?
-//! [`compare`] answers with the ratio of medians and an interval; [`stopping`] says when there are
-//! enough runs, and what a look at the answer costs; [`crate::verdict`] turns the interval into a word.
+//! Arm and reference ran in ABBA blocks ([`crate::schedule`]). How many times better is the arm? [`compare`] answers
+//! with the ratio of medians and an interval. [`stopping`] says when there are enough runs, and how much of the error a
+//! look at the interim result spends. [`crate::verdict`] turns the interval into a word.
 //!
 //! # What the interval is for
 //! The estimand is the scale factor between the arms: `arm ~ reference / s` in distribution, with the host's noise and
-//! drift multiplying both. Then `s` is the ratio of medians, of means and of geometric means alike. If the arms differ
-//! in *shape* too (one is bimodal, the other not), these ratios differ and there is no single true number; the interval
-//! is then about the ratio of geometric means, or of most pairs of runs, and contains the printed ratio of medians.
+//! drift multiplying both. Then `s` is the ratio of medians, of means and of geometric means alike. If the arms also
+//! differ in *shape* (one is bimodal, the other not), these ratios differ and there is no single true number. The
+//! interval is then about the ratio of geometric means, or of most pairs of runs, and contains the printed ratio of
+//! medians.
 //!
 //! # The method, and what was measured
-//! The interval is the intersection of two, each at half of the error, and no farther from the estimate than the spread
-//! of the runs (`tests/integration/methods.rs` prints these figures again):
+//! The interval is the intersection of two intervals, each with half of the error. It reaches no farther from the
+//! estimate than the spread of the runs (`tests/integration/methods.rs` prints these figures again):
 //!
 //! | coverage % at 99 % (median half width %) | blocks | bootstrap | between | shrunk | student | ranked | both |
 //! |---|---|---|---|---|---|---|---|
@@ -27,18 +28,17 @@
 //!
 //! (2,000 experiments per row: a share of 99 % has a standard error of 0.2.)
 //!
-//! - *student*: Student's t of the randomized block design, its error pooled from blocks and from runs
-//!   inside them. Narrow where noise is light-tailed.
-//! - *ranked*: van Elteren's ranks inside blocks. Narrow where a few runs are wild, as on a shared host.
-//! - Rejected: the *bootstrap* of blocks (two blocks have three distinct resamples; it covers half of
-//!   what it promises); t of the ratios *between* blocks alone, which made four runs of 1.30 s and 0.57 s
-//!   "4.0e-4 to 11868"; the same *shrunk* towards a prior variance, which is wrong on any host that is
-//!   noisier than the prior.
+//! - *student*: Student's t of the randomized block design, with the error pooled from blocks and from runs inside
+//!   them. Narrow if noise is light-tailed.
+//! - *ranked*: van Elteren's ranks inside blocks. Narrow if a few runs are wild, as on a shared host.
+//! - Rejected: the *bootstrap* of blocks (two blocks have three distinct resamples; it covers half of what it
+//!   promises); t of the ratios *between* blocks alone, which made four runs of 1.30 s and 0.57 s "4.0e-4 to 11868";
+//!   the same *shrunk* towards a prior variance, which is wrong on any host that is noisier than the prior.
 //!
-//! With the stopping rule (`tests/integration/error_rate.rs`: 68,000 experiments, 4,000 under each of 17 kinds of
-//! noise, half of them with two equal programs), under each noise at most 0.35 % of equal programs were called
+//! `tests/integration/error_rate.rs` checks the stopping rule with 68,000 experiments: 4,000 under each of 17 kinds of
+//! noise, half of them with two equal programs. Under each kind of noise at most 0.35 % of equal programs were called
 //! different, and at most 0.35 % of the intervals missed the true ratio; 1 % is stated. `tests/integration/verdicts.rs`
-//! has the table of what is decided, and in what time.
+//! prints which verdicts are decided, and in what time.
 
 mod compare;
 pub mod describe;

@@ -1,8 +1,8 @@
-//! Samples grouped into complete blocks. Decides which samples count.
+//! Groups samples into complete blocks, and so decides which samples count.
 //!
-//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both* their samples: if
-//! one is missing, the drift inside the block does not cancel. Missing samples of other arms do not matter. Dropped
-//! blocks are counted and reported: if an arm fails *because* it is slow, dropping flatters it.
+//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both* their samples,
+//! because the drift inside the block cancels only then. Missing samples of other arms do not matter. Dropped blocks
+//! are counted and reported: if an arm fails *because* it is slow, dropping flatters it.
 
 use crate::schedule::Slot;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub enum SampleError {
         /// The value.
         value: f64,
     },
-    /// Zero or negative: it has no ratio.
+    /// Zero or negative values have no ratio.
     #[error("arm {arm}, block {block}: {value} is not above zero, so it has no ratio to compare")]
     NotPositive {
         /// The arm.
@@ -57,7 +57,6 @@ pub enum SampleError {
     },
 }
 
-/// One complete block of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub reference: [f64; 2],
@@ -65,14 +64,14 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Logarithm of the reference's geometric mean over the arm's.
+    /// Returns the logarithm of the reference's geometric mean over the arm's.
     pub fn log_ratio_of_means(&self) -> f64 {
         let mean = |[a, b]: [f64; 2]| (a.ln() + b.ln()) / 2.0;
         mean(self.reference) - mean(self.arm)
     }
 }
 
-/// Complete blocks of `arm` against `reference` in block order, and the number of dropped blocks.
+/// Returns the complete blocks of `arm` against `reference` in block order, and the number of dropped blocks.
 pub(crate) fn complete_blocks(
     samples: &[Sample],
     reference: u32,
@@ -97,8 +96,8 @@ pub(crate) fn complete_blocks(
     Ok((pairs, dropped))
 }
 
-/// The values of one arm by block, one or two each, ascending inside a block so that the order of a block's samples
-/// does not matter, not even in the last bit.
+/// Returns the values of one arm by block, one or two each. They ascend inside a block, so that the order of a block's
+/// samples does not matter, not even in the last bit.
 pub(crate) fn blocks_of(
     samples: &[Sample],
     arm: u32,
@@ -121,7 +120,6 @@ pub(crate) fn blocks_of(
     Ok(blocks)
 }
 
-/// Both samples of a block, if it has two.
 pub(crate) fn both(values: &[f64]) -> Option<[f64; 2]> {
     values.try_into().ok()
 }

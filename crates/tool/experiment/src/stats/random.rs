@@ -1,10 +1,10 @@
-//! The only source of randomness in statistics and schedules: PCG, one stream per purpose, so that adding a draw to one
-//! use leaves the others unchanged and a report can be rebuilt from its samples and its seed.
+//! The only source of randomness in statistics and schedules: PCG with one stream per purpose. A further draw for one
+//! purpose leaves the other streams unchanged, and a report can be rebuilt from its samples and its seed.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-/// Purpose of the numbers; each purpose has its own PCG stream under the same seed.
+/// Purpose of the numbers. Each purpose has its own PCG stream under the same seed.
 #[derive(Clone, Copy, Debug)]
 pub enum Stream {
     /// Order of runs.
@@ -20,18 +20,18 @@ pub enum Stream {
 pub struct Random(Pcg64);
 
 impl Random {
-    /// The generator of `seed` for one purpose.
+    /// Creates the generator of `seed` for one purpose.
     pub fn new(seed: u64, stream: Stream) -> Random {
         Random(Pcg64::new(u128::from(seed), stream as u128))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in `0..n`; 0 for `n` = 0. Lemire's multiply-shift with rejection: no modulo bias
-    /// (Lemire 2019, "Fast random integer generation in an interval").
+    /// Returns a uniform number in `0..n`; 0 for `n` = 0. Lemire's multiply-shift with rejection, which has no modulo
+    /// bias (Lemire 2019, "Fast random integer generation in an interval").
     pub fn below(&mut self, n: u32) -> u32 {
         let reject_under = n.wrapping_neg().checked_rem(n).unwrap_or(0);
         loop {
@@ -42,7 +42,7 @@ impl Random {
         }
     }
 
-    /// Fisher-Yates.
+    /// Shuffles by Fisher-Yates.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u32 + 1) as usize);

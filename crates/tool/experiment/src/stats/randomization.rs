@@ -1,34 +1,36 @@
 //! Secondary statistics: a p-value that is exact under the ABBA schedule, and a robust estimate.
 //!
 //! The schedule draws each block's order at random. If arm and reference are the same program, exchanging their labels
-//! in any block is therefore equally likely, whatever the drift of the host, so the signs of the per-block log ratios
-//! are fair coins and the sign-flip test is exact. Rejected: Mann-Whitney U. It permutes labels over *all* runs, as if
-//! there were no drift: its level is not guaranteed under ABBA blocks (drift common to both arms makes it too
-//! conservative to detect anything; correlation inside a block can make it wrong).
+//! in any block is therefore equally likely, whatever the drift of the host. So the signs of the per-block log ratios
+//! are fair coins, and the sign-flip test is exact. Rejected: Mann-Whitney U, which permutes labels over *all* runs, as
+//! if there were no drift. Its level is not guaranteed under ABBA blocks: drift common to both arms makes it too
+//! conservative to detect anything, and correlation inside a block can make it wrong.
 
 use super::describe::median;
 use super::random::{Random, Stream};
 use serde::Serialize;
 
-/// Number of blocks up to which all sign patterns are enumerated (65 536); above, they are drawn.
+/// Number of blocks up to which all sign patterns are enumerated (65 536); with more blocks they are drawn.
 const EXACT_BLOCKS: usize = 16;
-/// Patterns drawn above [`EXACT_BLOCKS`]: the p-value's own error is then under 0.001 at p = 0.01.
+/// Number of patterns drawn for more blocks than [`EXACT_BLOCKS`]; the p-value's own error is then under 0.001 at p =
+/// 0.01.
 const DRAWS: u32 = 10_000;
 
 /// Result of the sign-flip test of "no difference".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Randomization {
-    /// Two-sided p-value. At least `2 / 2^blocks`: eight blocks are needed for less than 1 %.
+    /// Two-sided p-value. It is at least `2 / 2^blocks`, so eight blocks are needed for less than 1 %.
     pub p: f64,
     /// Number of patterns evaluated.
     pub patterns: u32,
-    /// Whether all patterns were enumerated, rather than a seeded draw.
+    /// Whether all patterns were enumerated instead of drawn.
     pub exact: bool,
 }
 
-/// Sign-flip test: the probability that random signs give a sum at least as far from zero as the observed one.
+/// Returns the p-value of the sign-flip test: the probability that random signs give a sum at least as far from zero as
+/// the observed one.
 pub fn sign_flip(log_ratios: &[f64], seed: u64) -> Randomization {
-    // Sums in another order differ in their last bits; the tolerance makes equal patterns ties.
+    // Sums in another order differ in their last bits. The tolerance makes equal patterns ties.
     let size: f64 = log_ratios.iter().map(|d| d.abs()).sum();
     let threshold = log_ratios.iter().sum::<f64>().abs() - size * 1e-11;
     if log_ratios.len() <= EXACT_BLOCKS {
@@ -37,7 +39,7 @@ pub fn sign_flip(log_ratios: &[f64], seed: u64) -> Randomization {
         return Randomization { p, patterns, exact: true };
     }
     let mut random = Random::new(seed, Stream::Randomization);
-    let mut hits = 1; // The observed pattern counts, so p is never zero (Davison and Hinkley 4.11).
+    let mut hits = 1; // the observed pattern counts, so p is never zero (Davison and Hinkley 4.11)
     for _ in 0..DRAWS {
         let sum: f64 = log_ratios
             .chunks(64)
@@ -53,8 +55,9 @@ pub fn sign_flip(log_ratios: &[f64], seed: u64) -> Randomization {
     Randomization { p, patterns: DRAWS, exact: false }
 }
 
-/// Enumerates all patterns in Gray-code order: each differs from the previous one in one sign and costs one addition.
-/// The error of 65 536 additions stays far below the tie tolerance.
+/// Returns the number of patterns at or beyond `threshold`. Enumerates all patterns in Gray-code order: each differs
+/// from the previous one in one sign and costs one addition. The error of 65 536 additions stays far below the tie
+/// tolerance.
 fn exact_hits(log_ratios: &[f64], patterns: u32, threshold: f64) -> usize {
     let mut signed = log_ratios.to_vec();
     let mut sum: f64 = signed.iter().sum();
@@ -68,8 +71,8 @@ fn exact_hits(log_ratios: &[f64], patterns: u32, threshold: f64) -> usize {
     hits
 }
 
-/// Hodges-Lehmann estimator: the median of the means of all pairs of blocks (including each with itself). Robust
-/// against an outlier block. `None` when empty.
+/// Returns the Hodges-Lehmann estimate: the median of the means of all pairs of blocks (including each with itself).
+/// Robust against an outlier block. `None` when empty.
 pub fn hodges_lehmann(log_ratios: &[f64]) -> Option<f64> {
     let from = log_ratios.iter().enumerate();
     let pairs = from.flat_map(|(at, a)| log_ratios[at..].iter().map(move |b| (a + b) / 2.0));

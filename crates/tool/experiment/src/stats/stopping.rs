@@ -2,15 +2,14 @@
 //!
 //! The runs are enough when every arm's ratio to the reference is known within a given percentage. That criterion does
 //! not see the ratio *itself*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow
-//! and Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %, so from [`Rule`]'s
-//! `decide_after` on the verdicts are checked as well: at the end of that time, and whenever the number of blocks has
-//! grown by half.
+//! and Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %. So the verdicts themselves are
+//! checked too: first at the time [`Rule`]'s `decide_after`, then whenever the number of blocks has grown by half.
 //!
 //! The stated confidence holds for the verdict that ends the runs, because every look spends a part of the error
 //! ([`Looks::level`]; Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", with Bonferroni's
-//! inequality instead of the looks' joint distribution): half of the error is kept in reserve, each look spends a third
+//! inequality instead of the looks' joint distribution). Half of the error is kept in reserve, each look spends a third
 //! of the rest, and an end by time or number of runs spends all the rest. An end because the ratios are known precisely
-//! enough gets half of the rest: runs tend to end when they happen to agree (measured: 1.3 % for 1 %).
+//! enough gets half of the rest, because runs tend to end when they happen to agree (measured: 1.3 % for 1 %).
 //! `tests/integration/error_rate.rs` and `tests/integration/verdicts.rs` verify all of this.
 //! See docs/decisions/verdicts.md#2.
 
@@ -30,11 +29,11 @@ pub struct Rule {
     /// Required precision of every ratio, as a fraction.
     #[serde(deserialize_with = "units::proportion")]
     pub within: f64,
-    /// Seconds after which decided verdicts suffice; `null`: never.
+    /// Seconds after which decided verdicts suffice; `null`: they never suffice.
     #[serde(default, deserialize_with = "units::seconds")]
     pub decide_after: Option<f64>,
-    /// Stop after the minimum number of runs if the values of equal runs have a larger standard deviation, as a
-    /// fraction of their mean, and as much time is left as they took; `null`: never.
+    /// Stop after the minimum number of runs if the standard deviation of equal runs exceeds this fraction of their
+    /// mean, and at least as much time is left as they took; `null`: never.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -44,7 +43,7 @@ pub struct Rule {
 }
 
 impl Default for Rule {
-    /// At least 5 runs (Gorman's figure, mmtests) and at most 100.
+    /// Returns a rule with at least 5 runs (Gorman's figure, mmtests) and at most 100.
     fn default() -> Rule {
         Rule {
             min_runs: 5,
@@ -60,23 +59,23 @@ impl Default for Rule {
 /// Progress of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Progress {
-    /// Number of complete blocks, two runs per arm each, of the arm with the fewest.
+    /// Number of complete blocks (two runs per arm each) of the arm with the fewest.
     pub blocks: u32,
-    /// Half width of the widest interval, as a fraction; unknown under two complete blocks, zero where
-    /// nothing is compared.
+    /// Half width of the widest interval, as a fraction; unknown for fewer than two complete blocks, zero if nothing is
+    /// compared.
     pub half_width: Option<f64>,
     /// Whether every verdict is decided.
     pub decided: bool,
 }
 
 impl Progress {
-    /// Whether every ratio is known as precisely as `rule` requires.
+    /// Returns whether every ratio is known as precisely as `rule` requires.
     pub fn is_enough(&self, rule: &Rule) -> bool {
         self.blocks >= min_blocks(rule) && self.half_width.is_some_and(|half| half <= rule.within)
     }
 
-    /// Estimated number of runs per arm, in total, at which every ratio is known well enough if the noise stays the
-    /// same; may exceed `max_runs`. Unknown until every arm has two complete blocks.
+    /// Returns the estimated total number of runs per arm at which every ratio is known precisely enough, if the noise
+    /// stays the same. It may exceed `max_runs`. Unknown until every arm has two complete blocks.
     pub fn estimated_runs_needed(&self, rule: &Rule) -> Option<u32> {
         let half = self.half_width?;
         let least = min_blocks(rule);
@@ -96,28 +95,29 @@ pub struct Time {
     pub elapsed: Duration,
     /// Time limit, if any.
     pub limit: Option<Duration>,
-    /// Soft limit, used when `--max-time` was not given: the time is extended up to this until every arm has
-    /// [`PATIENT_RUNS`] runs. It never cuts off the second block.
+    /// Soft limit, used when `--max-time` was not given. The time is extended up to this limit until every arm has
+    /// [`PATIENT_RUNS`] runs. The soft limit never cuts off the second block.
     pub patience: Option<Duration>,
 }
 
 /// Number of runs per arm up to which the soft limit extends the time, if `--max-time` was not given.
 pub const PATIENT_RUNS: u32 = 50;
 
-/// Share of the remaining error that a look leaves for later.
+/// Share of the remaining error that a look leaves for later looks.
 const ERROR_LEFT_PER_LOOK: f64 = 2.0 / 3.0;
 
-/// Share of the error that is spent at all, so that a few thousand experiments can *show* that the promise is kept.
+/// Share of the error that is spent at all. The rest is kept, so that a few thousand experiments can *show* that the
+/// stated confidence holds.
 const ERROR_BUDGET: f64 = 0.5;
 
-/// What ended the runs, as far as it affects the error.
+/// What ended the runs, classified by its effect on the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A look at the verdicts, which is counted.
+    /// A look at the verdicts. Each look is counted.
     Decided,
     /// Every ratio is known precisely enough.
     Enough,
-    /// A reason independent of the measured values.
+    /// A reason that does not depend on the measured values.
     Other,
 }
 
@@ -131,15 +131,16 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Whether a look at the verdicts is due after `begun` blocks: at the time of `decide_after`, and then whenever the
-    /// number of blocks has grown by half. The first look comes before a block that would end later than that time.
+    /// Returns whether a look at the verdicts is due after `begun` blocks: at the time of `decide_after`, and then
+    /// whenever the number of blocks has grown by half. The first look comes before a block that would end later than
+    /// that time.
     pub fn is_due(&self, begun: u32, rule: &Rule, time: Time) -> bool {
         let Some(after) = rule.decide_after else { return false };
         let ahead = time.elapsed + time.one_block(begun);
         begun >= min_blocks(rule) && ahead.as_secs_f64() > after && 2 * begun >= 3 * self.at
     }
 
-    /// Confidence level of the comparison for runs that ended by `end`.
+    /// Returns the confidence level of the comparison for runs that ended by `end`.
     pub fn level(&self, confidence: Confidence, end: End) -> Confidence {
         let left = ERROR_BUDGET * ERROR_LEFT_PER_LOOK.powi(self.made as i32);
         confidence.of_error(match end {
@@ -160,7 +161,6 @@ impl Time {
         self.elapsed.checked_div(begun).unwrap_or_default()
     }
 
-    /// Whether there is time for another block.
     fn allows(&self, begun: u32, rule: &Rule) -> bool {
         let Some(mut limit) = self.limit else { return true };
         let one_block = self.one_block(begun);
@@ -170,19 +170,19 @@ impl Time {
             }
             limit = limit.max(patience.min(one_block * (PATIENT_RUNS / 2)));
         }
-        // A cut-off block is discarded, so do not begin one that will not fit; but the minimum number of blocks is
+        // A cut-off block is discarded, so do not begin one that will not fit. But the minimum number of blocks is
         // worth trying up to the limit itself.
         let ahead = if begun >= min_blocks(rule) { one_block } else { Duration::ZERO };
-        // A tolerance of 0.1 %, so that the last of several equal blocks fits.
+        // Tolerate 0.1 %, so that the last of several equal blocks fits.
         self.elapsed + ahead < limit + limit / 1000
     }
 
-    /// Whether at least as much time is left as was spent.
+    /// Returns whether at least as much time is left as was spent.
     pub fn is_half_left(&self) -> bool {
         self.limit.is_none_or(|limit| self.elapsed * 2 <= limit)
     }
 
-    /// Total number of blocks that the time allows, estimated from the first `begun` blocks.
+    /// Returns the total number of blocks that the time allows, estimated from the first `begun` blocks.
     pub fn blocks(&self, begun: u32) -> Option<u32> {
         let (limit, one_block) = (self.limit?, self.one_block(begun).as_secs_f64());
         let most = |limit: Duration| (limit.as_secs_f64() / one_block.max(1e-9)) as u32;
@@ -205,7 +205,7 @@ pub enum Next {
     MaxTime,
 }
 
-/// Whether to continue. `begun` is the number of blocks run so far, complete or not: an arm whose runs all fail must
+/// Decides whether to continue. `begun` is the number of blocks run, complete or not: an arm whose runs all fail must
 /// not keep the experiment running forever.
 pub fn next(progress: &Progress, begun: u32, rule: &Rule, time: Time) -> Next {
     if progress.is_enough(rule) {
@@ -219,12 +219,12 @@ pub fn next(progress: &Progress, begun: u32, rule: &Rule, time: Time) -> Next {
     }
 }
 
-/// Maximum number of blocks.
+/// Returns the maximum number of blocks.
 pub fn max_blocks(rule: &Rule) -> u32 {
     (rule.max_runs / 2).max(1)
 }
 
-/// Minimum number of blocks.
+/// Returns the minimum number of blocks.
 pub fn min_blocks(rule: &Rule) -> u32 {
     rule.min_runs.div_ceil(2).max(2)
 }

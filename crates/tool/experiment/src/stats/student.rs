@@ -1,9 +1,10 @@
-//! Student's t for whole degrees of freedom, and the number of blocks for a given interval width.
+//! Quantiles of Student's t, and the number of blocks for a given interval width.
 
 use serde::{Deserialize, Serialize};
 use std::f64::consts::FRAC_2_PI;
 
-/// A two-sided confidence level, e.g. 0.99. Always in `0.5 ..= 0.9999`: a handful of blocks cannot support more.
+/// A two-sided confidence level, e.g. 0.99. Always in `0.5 ..= 0.9999`, because a handful of blocks cannot support
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Confidence(f64);
@@ -25,22 +26,22 @@ impl Confidence {
     /// 99 %.
     pub const P99: Confidence = Confidence(0.99);
 
-    /// `None` outside `0.5 ..= 0.9999`.
+    /// Returns the level as a [`Confidence`]; `None` outside `0.5 ..= 0.9999`.
     pub fn new(level: f64) -> Option<Confidence> {
         (0.5..=0.9999).contains(&level).then_some(Confidence(level))
     }
 
-    /// The level as a fraction.
+    /// Returns the level as a fraction.
     pub fn level(self) -> f64 {
         self.0
     }
 
-    /// The confidence level with this share of the error.
+    /// Returns the confidence level with this share of the error.
     pub fn of_error(self, share: f64) -> Confidence {
         Confidence(1.0 - (1.0 - self.0) * share.max(MIN_SHARE))
     }
 
-    /// One-sided tail probability: 0.005 for 99 %.
+    /// Returns the one-sided tail probability: 0.005 for 99 %.
     pub fn tail(self) -> f64 {
         (1.0 - self.0) / 2.0
     }
@@ -49,8 +50,8 @@ impl Confidence {
 /// Minimum share of the error (a hundred-thousandth of 1 %): the spread of runs is not known more precisely.
 const MIN_SHARE: f64 = 1e-3;
 
-/// [`t_quantile`] for fractional degrees of freedom (less than 1 counts as 1), interpolated: its logarithm is nearly
-/// linear in their reciprocal.
+/// Like [`t_quantile`], for fractional degrees of freedom (less than 1 counts as 1). Interpolates: the quantile's
+/// logarithm is nearly linear in the reciprocal of the degrees of freedom.
 pub fn t_between(confidence: Confidence, freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let low = freedom.floor();
@@ -59,12 +60,12 @@ pub fn t_between(confidence: Confidence, freedom: f64) -> f64 {
     at_low * (at_high / at_low).powf(part)
 }
 
-/// The `t` with `P(|T| <= t) = confidence` for `freedom` degrees of freedom (0 counts as 1).
+/// Returns the `t` with `P(|T| <= t) = confidence` for `freedom` degrees of freedom (0 counts as 1).
 ///
-/// Newton's method on the exact finite series, in the angle `atan(t / sqrt(freedom))`. The probability is increasing
-/// and concave in the angle, so from angle 0 each step stops short of the root: it never overshoots and needs no
-/// bracket. Rejected: Hill's approximation (CACM 396), which errs in the fifth digit at one and two degrees of freedom,
-/// where it matters most.
+/// Uses Newton's method on the exact finite series, in the angle `atan(t / sqrt(freedom))`. The probability is
+/// increasing and concave in the angle, so from angle 0 each step stops short of the root: it never overshoots and
+/// needs no bracket. Rejected: Hill's approximation (CACM 396), which errs in the fifth digit at one and two degrees of
+/// freedom, where precision matters most.
 pub fn t_quantile(confidence: Confidence, freedom: u32) -> f64 {
     let freedom = freedom.max(1);
     let mut angle = 0.0;
@@ -79,8 +80,8 @@ pub fn t_quantile(confidence: Confidence, freedom: u32) -> f64 {
     angle.tan() * f64::from(freedom).sqrt()
 }
 
-/// `P(|T| <= sqrt(freedom) * tan(angle))` and its derivative: Abramowitz and Stegun 26.7.3 (odd) and
-/// 26.7.4 (even), exact finite sums. The derivative is the last term times `(freedom - 1) cos(angle)`.
+/// Returns `P(|T| <= sqrt(freedom) * tan(angle))` and its derivative by exact finite sums: Abramowitz and Stegun 26.7.3
+/// (odd) and 26.7.4 (even). The derivative is the last term times `(freedom - 1) cos(angle)`.
 fn central_probability(angle: f64, freedom: u32) -> (f64, f64) {
     let (sine, cosine) = angle.sin_cos();
     if freedom == 1 {
@@ -97,16 +98,16 @@ fn central_probability(angle: f64, freedom: u32) -> (f64, f64) {
     if odd { (FRAC_2_PI * (angle + sine * sum), FRAC_2_PI * slope) } else { (sine * sum, slope) }
 }
 
-/// Maximum number of blocks that [`blocks_until`] returns (10 000 runs per arm): more is not worth trying.
+/// Maximum number of blocks that [`blocks_until`] returns (10 000 runs per arm); more are not worth trying.
 pub const MAX_BLOCKS: u32 = 5_000;
 
-/// The number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to `target` with the same
-/// spread: the width is proportional to `t(3 * blocks - 1) / sqrt(blocks)`. Capped at [`MAX_BLOCKS`].
+/// Returns the number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to `target` with
+/// the same spread. The width is proportional to `t(3 * blocks - 1) / sqrt(blocks)`. At most [`MAX_BLOCKS`].
 pub fn blocks_until(now: f64, blocks: u32, target: f64, confidence: Confidence) -> u32 {
     let shrink = |k: u32| t_quantile(confidence, 3 * k - 1) / f64::from(k).sqrt();
     let first = blocks.max(1) + 1;
     let wanted = target / now * shrink(blocks.max(2));
-    // Double first: the answer is usually near, and the cost of a probe grows with the distance.
+    // Double first: the answer is usually near, and the cost of `shrink` grows with the number of blocks.
     let (mut enough, mut short) = (first, first - 1);
     while enough < MAX_BLOCKS && shrink(enough) > wanted {
         (short, enough) = (enough, (2 * enough).min(MAX_BLOCKS));

@@ -1,13 +1,13 @@
-//! Bounds of the peak of a process tree, computed from ticks and looks. Pure.
+//! Computes bounds of the peak of a process tree, from ticks and looks. Pure.
 //!
-//! `/proc/PID/status` counts a page for each process that maps it. *Lower bound*: a process adds the memory that it
-//! cannot have inherited by its fork. *Upper bound*: it adds all of its memory, or, if it was forked, the memory
-//! that it got and faulted since: a copied page is a fault. A look counts each page once, and improves the bounds of
-//! earlier and later ticks as well.
+//! `/proc/PID/status` counts a page for each process that maps it. For the *lower bound*, a process adds the memory
+//! that it cannot have inherited by its fork. For the *upper bound*, it adds all of its memory; if it was forked, only
+//! the memory that it allocated or faulted since, because copying a page is a fault. A look counts each page once, and
+//! improves the bounds of earlier and later ticks too.
 //!
 //! A *span* is the time between two ticks. Processes present in a span may have held their memory at the same time,
-//! each up to its high-water mark if that rose. For a process that ended, the kernel tells the mark (taskstats), if
-//! permitted. Otherwise a process whose size was steady is assumed to have ended at that size; one that was not
+//! each up to its high-water mark if that rose. For a process that ended, the kernel reports the mark (taskstats), if
+//! permitted. Otherwise a process whose size was steady is assumed to have ended at that size. A process that was not
 //! steady, or was never seen, may have held as much as the largest of all processes. See docs/decisions/watch.md#1.
 
 #[cfg(test)]
@@ -19,14 +19,13 @@ use std::time::Duration;
 use host::process::Resident;
 use units::{ByteSize, Pid};
 
-/// Maximum ratio of the bounds at which their middle is within 5 % of the truth.
+/// Maximum ratio of the bounds for which their middle is within 5 % of the truth.
 const MAX_RATIO: f64 = 1.1;
-/// Maximum error of the kernel's counters.
+/// Maximum error of the kernel's counters, in bytes.
 const IMPRECISE: u64 = 1 << 20;
-/// Maximum number of spans that wait for a look.
+/// Maximum number of spans whose bounds a later look may still improve.
 const MAX_OPEN: usize = 256;
 
-/// Memory of one process at a tick, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub pid: Pid,
@@ -34,34 +33,33 @@ pub(super) struct Part {
     pub anon: u64,
     pub file: u64,
     pub shmem: u64,
-    /// Memory of a hugetlb pool.
+    /// Bytes on pages of a hugetlb pool.
     pub pool: u64,
-    /// Maximum memory so far, without the pool.
+    /// High-water mark in bytes, without the pool.
     pub high_water: u64,
-    /// The executed program, identified by the address of its stack, and the number of faults so far; if read.
+    /// The executed program, identified by the address of its stack, and the number of faults; `None` if not read.
     pub image: Option<u64>,
     pub faults: Option<u64>,
 }
 
-/// Facts about processes that ended since the last tick.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
-    /// Maximum number of processes that were born in the span as well.
+    /// Maximum number of processes that were both born and ended in the span.
     pub unseen: u64,
-    /// Ended processes or threads: process and maximum memory.
+    /// Processes or threads that ended: process, and maximum memory in bytes.
     pub known: Vec<(Pid, u64)>,
-    /// Whether the last tick is so long ago that processes may have reached their peak and left it since.
+    /// Whether so much time has passed since the last tick that a process may have reached its peak and ended.
     pub is_long: bool,
-    /// Known lifetimes of processes: sequential processes do not add up.
+    /// Known lifetimes of processes; the memory of processes that ran one after the other does not add up.
     pub lives: BTreeMap<Pid, Life>,
 }
 
-/// Time in which a process executed its program.
+/// The period in which a process executed its program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
-    /// Zero if unknown.
+    /// Start; zero if unknown.
     pub began: Duration,
-    /// [`Duration::MAX`] if unknown, or still running.
+    /// End; [`Duration::MAX`] if unknown, or still running.
     pub ended: Duration,
 }
 
@@ -78,18 +76,17 @@ pub(super) struct Range {
     pub at_most: u64,
 }
 
-/// Facts about a live process.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     part: Part,
     high_water_ever: u64,
     image: Option<u64>,
     faults: Option<u64>,
-    /// Upper bound of the anonymous memory inherited by its fork.
+    /// Upper bound of the anonymous bytes inherited by its fork.
     inherited: u64,
-    /// Upper bound of the memory that no other process counts.
+    /// Upper bound of the bytes that no other process counts.
     own: u64,
-    /// Whether its size was equal at two ticks.
+    /// Whether the process had the same size at two ticks.
     is_steady: bool,
 }
 
@@ -101,7 +98,7 @@ struct Share {
     own: u64,
 }
 
-/// A span that a later look may lower.
+/// A span whose upper bound a later look may lower.
 #[derive(Debug)]
 struct Open {
     shares: Vec<Share>,
@@ -115,52 +112,51 @@ struct Look {
     held: BTreeMap<Pid, HeldAtLook>,
 }
 
-/// Memory of a process at a look: read at the last tick before and again after, while it may grow or shrink.
+/// Memory of a process at a look. The process may grow or shrink meanwhile, so it is read at the tick before and again
+/// after.
 #[derive(Debug)]
 struct HeldAtLook {
-    /// The smaller of the two.
+    /// The smaller of the two readings, in bytes.
     at_least: u64,
-    /// The larger of the two.
+    /// The larger of the two readings, in bytes.
     at_most: u64,
-    /// The larger amount of its anonymous memory.
+    /// The larger of the two readings of anonymous memory, in bytes.
     anon_at_most: u64,
-    /// Number of faults before.
+    /// Number of faults before the look.
     faults: Option<u64>,
 }
 
-/// The bounds, updated tick by tick.
 #[derive(Debug)]
 pub(super) struct Bounds {
     page: u64,
     known: BTreeMap<Pid, Known>,
-    /// Known maxima of processes whose end was not observed yet.
+    /// Known maxima of processes whose end no tick has observed yet.
     ended: BTreeMap<Pid, u64>,
     look: Option<Look>,
     open: Vec<Open>,
     at_least: u64,
-    /// Upper bounds, by the number of additional processes of unknown size.
+    /// Upper bounds in bytes, keyed by the number of further processes of unknown size.
     at_most: BTreeMap<u64, u64>,
     unseen: u64,
     /// Whether any process was seen.
     has_seen: bool,
-    /// The only process so far; `None`: several, or none.
+    /// The only process until now; `None`: several, or none.
     only: Option<Pid>,
 }
 
-/// Result after all processes have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peak {
     pub at_least: u64,
-    /// Upper bounds, by the number of additional processes of unknown size.
+    /// Upper bounds in bytes, keyed by the number of further processes of unknown size.
     pub at_most: BTreeMap<u64, u64>,
-    /// Number of processes that ended between two ticks, never seen or never seen steady.
+    /// Number of processes that ended between two ticks and were never seen, or never seen steady.
     pub unseen: u64,
-    /// Whether there was only one process: its own high-water mark is the peak, without pages of a pool.
+    /// Whether there was only one process. Its own high-water mark is then the peak, without pages of a pool.
     pub is_of_one: bool,
 }
 
 impl Part {
-    /// From `/proc/PID/status`; without parent and faults.
+    /// Reads memory from `/proc/PID/status`; leaves parent and faults unknown.
     pub(super) fn new(pid: Pid, status: &Resident) -> Self {
         let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
         Self {
@@ -186,19 +182,20 @@ impl Part {
 }
 
 impl Range {
-    /// Whether the middle is within 5 % of the truth.
+    /// Returns whether the middle is within 5 % of the truth.
     pub(super) fn is_near(self) -> bool {
         self.at_most as f64 <= MAX_RATIO * self.at_least as f64
     }
 
-    /// The middle, if it is near enough.
+    /// Returns the middle in bytes, if it is within 5 % of the truth.
     pub(super) fn middle(self) -> Option<u64> {
         self.is_near().then(|| self.at_least + self.at_most.saturating_sub(self.at_least) / 2)
     }
 }
 
 impl Peak {
-    /// The upper bound if no process held more than `largest`; `None` if that is needed and unknown.
+    /// Returns the upper bound in bytes if no process held more than `largest`; `None` if `largest` is needed and
+    /// unknown.
     pub(super) fn at_most(&self, largest: Option<u64>) -> Option<u64> {
         let bound = |(unknown, known): (&u64, &u64)| match (*unknown, largest) {
             (0, _) => Some(*known),
@@ -226,7 +223,7 @@ impl Bounds {
         }
     }
 
-    /// Whether the next tick should read the executed program and the faults.
+    /// Returns whether the next tick should read the executed program and the faults.
     pub(super) fn wants_stat(&self, pid: Pid) -> bool {
         let Some(known) = self.known.get(&pid) else { return true };
         let shares = |look: &Look| {
@@ -237,7 +234,7 @@ impl Bounds {
         is_large && (known.own < known.part.held() || self.look.as_ref().is_some_and(shares))
     }
 
-    /// Adds a tick, parents before children.
+    /// Adds a tick; `parts` has parents before children.
     pub(super) fn tick(&mut self, parts: &[Part], ends: &Ends) -> Range {
         let is_first = !self.has_seen;
         self.has_seen |= !parts.is_empty();
@@ -250,7 +247,7 @@ impl Bounds {
             None => self.only = self.only.filter(|only| others.clone().all(|pid| pid == *only)),
         }
         if !self.has_seen && ends.unseen == 0 && ends.known.is_empty() {
-            return self.range(parts); // the first process has not begun, or has ended: nothing is known yet
+            return self.range(parts); // the first process has not begun, or has already ended: nothing is known
         }
         let mut before = std::mem::take(&mut self.known);
         let mut shares = Vec::with_capacity(parts.len());
@@ -259,7 +256,7 @@ impl Bounds {
             let now = match known {
                 Some(known) if !known.has_executed(part) => known.after(part, self.page),
                 None if !is_first => self.first_seen(part, &before),
-                // The first process was executed as well.
+                // The first process was executed too.
                 _ => Known::new(part, 0, part.held()),
             };
             shares.push(now.share(known.as_ref(), ends.is_long));
@@ -273,18 +270,18 @@ impl Bounds {
         range
     }
 
-    /// Raises the lower bound: `held` bytes were held at one time.
+    /// Raises the lower bound: the tree held `held` bytes at one time.
     pub(super) fn saw(&mut self, held: u64) {
         self.at_least = self.at_least.max(held);
     }
 
-    /// Memory of all processes but one at the last tick; a page counts for each that maps it.
+    /// Returns the bytes of all processes but one at the last tick; a page counts for each process that maps it.
     pub(super) fn held_by_others(&self, pid: Pid) -> u64 {
         let others = self.known.values().filter(|known| known.part.pid != pid);
         others.map(|known| known.part.held()).sum()
     }
 
-    /// Adds a look: the bytes counted after a tick, and the processes' memory after it; a look may be late, or
+    /// Adds a look: the bytes counted after a tick, and the processes' memory after the look, which may be late or
     /// slow.
     pub(super) fn look(&mut self, counted: u64, after: &[Part]) {
         let held = |(pid, known): (&Pid, &Known)| {
@@ -308,7 +305,7 @@ impl Bounds {
         self.at_least = self.at_least.max(counted);
     }
 
-    /// All processes have ended since the last tick.
+    /// Ends the computation: all processes have ended since the last tick.
     pub(super) fn end(mut self, ends: &Ends) -> Peak {
         let known = std::mem::take(&mut self.known);
         self.end_span(Vec::new(), known.values(), ends);
@@ -367,8 +364,8 @@ impl Bounds {
             lives
         });
         self.unseen += unknown;
-        // While no process was seen, the first one existed. The end of the last processes after the last tick
-        // is expected.
+        // If no process was seen, the first one existed nevertheless. After the last tick, the end of the last
+        // processes is expected.
         unknown += u64::from(!self.has_seen && shares.is_empty());
         let sum = most_at_once(&shares, &ends.lives);
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
@@ -385,7 +382,7 @@ impl Bounds {
         *most = (*most).max(span.at_most);
     }
 
-    /// Bytes counted at the last look, plus all added since.
+    /// Returns the bytes counted at the last look plus all bytes added since.
     fn more_since(&self, look: &Look, shares: &[Share]) -> u64 {
         let held: u64 = look.held.values().map(|it| it.at_most).sum();
         let mut copied = 0u64;
@@ -428,7 +425,7 @@ impl Bounds {
         Range { at_least, at_most: at_most.max(at_least) }
     }
 
-    /// Minimum that remains of the bytes counted at the last look, plus new anonymous memory.
+    /// Returns the minimum that remains of the bytes counted at the last look, plus new anonymous memory.
     fn left_of(&self, look: &Look, parts: &[Part]) -> u64 {
         let mut come = 0u64;
         let mut gone: u64 = look.held.values().map(|it| it.at_most).sum();
@@ -446,7 +443,7 @@ impl Bounds {
 }
 
 impl Look {
-    /// Additional memory in an earlier span: memory released since, and memory of ended processes.
+    /// Returns the additional bytes in an earlier span: memory released since, and memory of ended processes.
     fn more_before(&self, shares: &[Share]) -> u64 {
         let more = |share: &Share| match self.held.get(&share.pid) {
             Some(then) => share.held.saturating_sub(then.at_least),
@@ -469,7 +466,7 @@ impl Known {
         }
     }
 
-    /// Whether the process executes another program than at the last tick.
+    /// Returns whether the process executes another program than at the last tick.
     fn has_executed(&self, part: &Part) -> bool {
         let is_other = self.image.zip(part.image).is_some_and(|(before, now)| before != now);
         is_other || part.high_water + IMPRECISE < self.part.high_water
@@ -502,14 +499,13 @@ impl Known {
         }
     }
 
-    /// The process's contribution to the ending span.
     fn share(&self, before: Option<&Known>, is_long: bool) -> Share {
         let now = self.part.held();
         let (then, own_then, mark) =
             before.map_or((0, 0, 0), |it| (it.part.held(), it.own, it.part.high_water));
         let ends = now.max(then);
         let rose = self.part.high_water > mark.max(self.part.held() - self.part.pool);
-        // Memory inherited by the fork is in its high-water mark.
+        // A new fork's high-water mark includes the inherited memory.
         let is_new_fork = before.is_none() && self.inherited > 0;
         let held = match (rose && !is_new_fork) || is_long {
             true => ends.max(self.part.peak()),
@@ -519,7 +515,7 @@ impl Known {
     }
 }
 
-/// Maximum memory of a span's processes at one time: it is reached when one of them begins.
+/// Returns the maximum bytes of a span's processes at one time. The maximum is reached when a process begins.
 fn most_at_once(shares: &[Share], lives: &BTreeMap<Pid, Life>) -> u64 {
     let life = |share: &Share| lives.get(&share.pid).copied().unwrap_or_default();
     let at = |moment: Duration| {
@@ -535,7 +531,8 @@ fn most_at_once(shares: &[Share], lives: &BTreeMap<Pid, Life>) -> u64 {
     moments.into_iter().map(at).max().unwrap_or(0)
 }
 
-/// Own memory of a process forked since the last tick: its excess over its parent, plus its faults, one page each.
+/// Returns the own bytes of a process forked since the last tick: its excess over its parent, plus one page for each of
+/// its faults.
 fn own_of_forked(part: &Part, parent: &Known, before: &BTreeMap<Pid, Known>, page: u64) -> u64 {
     let Some(faults) = part.faults.filter(|_| part.pool == 0) else { return part.held() };
     let then = before.get(&parent.part.pid).map_or(0, |then| then.part.anon);

@@ -1,4 +1,4 @@
-//! The processes of a watched run, and their `/proc/PID/status`, kept open.
+//! Finds the processes of a watched run, and keeps their `/proc/PID/status` open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -13,45 +13,44 @@ use super::bounds::Ends;
 use super::observed::Killed;
 use crate::process_tree::ProcessTree;
 
-/// Maximum number of files kept open: a launcher may have 1024 descriptors, and passes none on.
+/// Maximum number of files kept open. A launcher may have only 1024 descriptors; children inherit none of these.
 const MAX_FILES: usize = 128;
-/// Minimum number of faults of a process with memory of its own.
+/// Minimum number of faults of a process that has memory of its own.
 const MIN_FAULTS: u64 = 8;
-/// Maximum number of new pids checked for processes that left the tree.
+/// Maximum number of new pids that are checked for processes that left the tree.
 const MAX_ORPHANS: u64 = 64;
-/// Maximum number of births accepted after the pids wrapped around.
+/// Number of births assumed after the pids wrapped around.
 const WRAPPED: u64 = 1 << 15;
 
 pub(super) struct Members {
     root: Root,
     tree: ProcessTree,
     pids: Vec<Pid>,
-    /// Stats of all processes at the time of `pids`, including zombies.
+    /// Stats of all processes, including zombies, from the time when `pids` was read.
     stats: BTreeMap<Pid, Stat>,
     files: BTreeMap<Pid, KeptStatus>,
     load: Option<KeptLoad>,
-    /// The newest pid on the machine at the time of `pids`: while it stays the same, no process was born.
+    /// The newest pid on the machine when `pids` was read. While it stays the same, no process was born.
     newest: Option<Pid>,
     /// Whether `stats` is current.
     is_fresh: bool,
-    /// Processes that had ended at the time of `pids`.
+    /// Processes that had ended when `pids` was read.
     gone: Vec<Pid>,
-    /// Number of processes that may belong to the tree but cannot be distinguished from others.
+    /// Number of processes that may belong to the tree but cannot be told from others.
     lost: u64,
-    /// Our process group.
     group: Option<Pid>,
-    /// Whether orphans in our group may belong to other trees: a shell that is the first process of a container
-    /// has other children in its group.
+    /// Whether orphans in our group may belong to other trees: a shell that is the first process of a container has
+    /// other children in its group.
     is_group_shared: bool,
-    /// Processes that adopt orphans: the first process, and a service manager above us.
+    /// Processes that adopt orphans: the first process, and the service manager above us.
     reapers: BTreeSet<Pid>,
     exits: Option<Exits>,
-    /// Processes killed by a signal, reported by the kernel.
+    /// Processes that a signal killed, as reported by the kernel.
     killed: Vec<Killed>,
 }
 
 impl Members {
-    /// The members of a tree whose births are counted from now on.
+    /// Creates the members of a tree, and counts its births from now on.
     pub(super) fn new(root: Root, tree: ProcessTree) -> Self {
         let load = KeptLoad::open(&root).ok();
         let stats = BTreeMap::new();
@@ -83,7 +82,7 @@ impl Members {
 
     /// Starts listening to the kernel's reports on ended processes, if permitted.
     pub(super) fn listen(&mut self) {
-        // In other namespaces the kernel's pids differ.
+        // In other namespaces our pids differ from those in the kernel's reports.
         let is_first = process::is_in_first_namespace(&self.root);
         let cpus = self.root.read("/sys/devices/system/cpu/possible").ok().filter(|_| is_first);
         self.exits = cpus.and_then(|cpus| Exits::listen(cpus.trim()).ok());
@@ -93,22 +92,23 @@ impl Members {
         &self.pids
     }
 
-    /// Number of processes that may belong to the tree but were not counted.
+    /// Returns the number of processes that may belong to the tree but were not counted.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Processes killed by a signal; `None` if the kernel does not report them, or reported more than we keep.
+    /// Returns the processes that a signal killed; `None` if the kernel does not report them, or reported more than we
+    /// keep.
     pub(super) fn killed(&mut self) -> Option<Vec<Killed>> {
         self.exits.is_some().then(|| std::mem::take(&mut self.killed))
     }
 
-    /// The parent at the time when the members were found.
+    /// Returns the parent that the process had when the members were found.
     pub(super) fn parent(&self, pid: Pid) -> Option<Pid> {
         self.stats.get(&pid).map(|stat| stat.parent)
     }
 
-    /// The current stat, if it was read already, or is `wanted`.
+    /// Returns the current stat, if it was read already or is `wanted`.
     pub(super) fn stat(&self, pid: Pid, wanted: bool) -> Option<Stat> {
         match self.is_fresh {
             true => self.stats.get(&pid).cloned(),
@@ -117,9 +117,9 @@ impl Members {
         }
     }
 
-    /// Updates the members only if a process was born anywhere since: an update reads every process on kernels
-    /// without CONFIG_PROC_CHILDREN. Returns the number of processes that may have been born and ended since,
-    /// unseen.
+    /// Updates the members, but only if any process on the machine was born since, because an update reads every
+    /// process on kernels without CONFIG_PROC_CHILDREN. Returns the number of processes that may have been born and
+    /// ended since, unseen.
     pub(super) fn renew(&mut self) -> u64 {
         let newest = self.load.as_mut().and_then(|load| load.newest_pid().ok());
         self.is_fresh = newest.is_none() || newest != self.newest;
@@ -129,7 +129,7 @@ impl Members {
         let mut found: BTreeMap<Pid, Stat> = self.found().into_iter().collect();
         let born = match (self.newest, newest) {
             (Some(before), Some(now)) if now >= before => (now.0 - before.0) as u64,
-            // At the first update, all births since the first member.
+            // At the first update, count all births since the first member.
             (None, Some(now)) => match found.keys().min() {
                 Some(first) if *first <= now => (now.0 - first.0) as u64 + 1,
                 _ => WRAPPED,
@@ -146,8 +146,8 @@ impl Members {
         unseen
     }
 
-    /// Adds new processes that left the tree before they were seen in it: their parents ended, and they are
-    /// still in our group, or in a session of the tree.
+    /// Adds new processes that left the tree before they were seen in it: their parents ended, and they are still in
+    /// our group, or in a session of the tree.
     fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
         for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
             let Ok(stat) = process::stat(&self.root, pid) else { continue };
@@ -159,8 +159,7 @@ impl Members {
                 || self.stats.contains_key(&stat.session)
                 || is_in_group && !self.is_group_shared && !self.has_others_in_group(found);
             if !is_ours {
-                // A daemon of this tree or of the machine, or an orphan in a group with similar
-                // processes of others.
+                // The process is a daemon of this tree or of the machine, or an orphan in a group that others share.
                 self.lost += u64::from(stat.session == pid || is_in_group);
                 continue;
             }
@@ -173,8 +172,8 @@ impl Members {
         }
     }
 
-    /// Whether our group has processes that are neither descendants nor ancestors of ours, such as other jobs of
-    /// a script: an orphan may be theirs.
+    /// Returns whether our group has processes that are neither descendants nor ancestors of ours, such as other jobs
+    /// of a script. An orphan may then be theirs.
     fn has_others_in_group(&self, found: &BTreeMap<Pid, Stat>) -> bool {
         let own = sys::param::own_pid();
         if self.group == Some(own) {
@@ -194,37 +193,34 @@ impl Members {
         })
     }
 
-    /// Whether the pid is a process, not a thread.
     fn is_process(&self, pid: Pid) -> bool {
         let status = self.root.read(&format!("/proc/{pid}/status"));
         status.is_ok_and(|status| status.contains(&format!("\nTgid:\t{pid}\n")))
     }
 
-    /// Whether the kernel reports ended processes.
     pub(super) fn hears_ends(&self) -> bool {
         self.exits.is_some()
     }
 
-    /// Whether a tick found this process.
     pub(super) fn was_seen(&self, pid: Pid) -> bool {
         self.stats.contains_key(&pid) || self.gone.contains(&pid)
     }
 
-    /// Whether the pid may be a process of the tree. Inside another namespace a process sees a different, small
-    /// pid.
+    /// Returns whether the pid may be a process of the tree. A process inside another namespace reports a different,
+    /// small pid.
     pub(super) fn may_be(&self, pid: Pid) -> bool {
         self.stats.keys().min().is_some_and(|first| *first <= pid)
     }
 
-    /// The kernel's reports on processes that ended since the last call, after `unseen` were born and ended.
+    /// Returns the kernel's reports on processes that ended since the last call, after `unseen` were born and ended.
     pub(super) fn ends(&mut self, unseen: u64, is_long: bool) -> Ends {
         let told = self.exits.as_ref().map(Exits::ended);
         if matches!(told, Some(Err(_))) {
-            self.exits = None; // too many for us
+            self.exits = None; // more reports than we can read
         }
         let Some(Ok(told)) = told else { return Ends { unseen, is_long, ..Ends::default() } };
         let mut tree: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
-        // Children mostly end before their parents.
+        // Children mostly end before their parents, so start with the latest report.
         let mut known = Vec::new();
         for ended in told.iter().rev() {
             if tree.contains(&ended.process) || tree.contains(&ended.parent) {
@@ -238,7 +234,7 @@ impl Members {
         Ends { known, is_long, ..Ends::default() }
     }
 
-    /// The tree, and the processes that left it when their parents ended.
+    /// Returns the tree, and the processes that left it when their parents ended.
     fn found(&mut self) -> Vec<(Pid, Stat)> {
         let mut found = self.tree.processes();
         let mut seen: BTreeSet<Pid> = found.iter().map(|(pid, _)| *pid).collect();
@@ -249,7 +245,7 @@ impl Members {
             let before = self.stats.get(&pid).map(|stat| stat.start_ticks);
             let tree = process::tree_with_stat(&self.root, pid);
             if tree.first().is_some_and(|(_, stat)| Some(stat.start_ticks) == before) {
-                // Its subtree may contain known processes: trees change while they are read.
+                // Skip known processes: trees change while they are read.
                 found.extend(tree.into_iter().filter(|(pid, _)| seen.insert(*pid)));
             }
         }
@@ -274,28 +270,27 @@ impl Members {
         status
     }
 
-    /// Number of faults without I/O; `None` if a process is gone.
+    /// Returns the number of faults without I/O of all processes; `None` if a process is gone.
     pub(super) fn minor_faults(&self) -> Option<u64> {
         self.pids.iter().map(|pid| self.stat(*pid, true).map(|stat| stat.minor_faults)).sum()
     }
 }
 
-/// The first process, and our ancestors that manage services: they adopt orphans of the services.
+/// Returns the first process, and our ancestors that manage services and adopt their orphans.
 fn reapers(root: &Root, own: Option<&Stat>) -> BTreeSet<Pid> {
     let above = from_upwards(root, own.map(|own| own.parent));
     let managers = above.filter(|(_, stat)| stat.name == "systemd").map(|(pid, _)| pid);
     managers.chain([Pid(1)]).collect()
 }
 
-/// A process and its ancestors, without the first process.
 fn from_upwards(root: &Root, pid: Option<Pid>) -> impl Iterator<Item = (Pid, Stat)> {
     let read =
         |pid: Pid| (pid.0 > 1).then(|| Some((pid, process::stat(root, pid).ok()?))).flatten();
     std::iter::successors(pid.and_then(read), move |(_, stat)| read(stat.parent))
 }
 
-/// Upper bound of processes of this tree among the `born` (all births on the machine) that have ended as well. A
-/// waiting parent inherits its child's faults, and the faults of seen processes are known.
+/// Returns an upper bound of the number of processes of this tree that were born and have ended, of `born` births on
+/// the machine. A waiting parent inherits its child's faults, and the faults of seen processes are known.
 fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) -> u64 {
     let mut others = born;
     let mut faults = 0u64;
@@ -311,18 +306,18 @@ fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) ->
     others.min(faults.saturating_sub(known) / MIN_FAULTS)
 }
 
-// When a watch within budget looks: pure, from the results of its ticks.
+// Decides when a watch within budget looks. Pure; uses the results of its ticks.
 //
-// One look at the end of a plateau is worth more than many before it. So a look is made when the program has stopped
-// growing; while it grows, only the share [`GROWING`] is spent, for programs that never stop growing.
+// One look at the end of a plateau is worth more than many before it. So the watch looks when the program has stopped
+// growing. While it grows, looks spend only the share [`GROWING`], for programs that never stop growing.
 // See docs/decisions/watch.md#4.
 
 /// Maximum share of one CPU's time for ticks and looks together, however many CPUs the program has.
 /// See docs/decisions/watch.md#3.
 pub const BUDGET: f64 = 0.008;
-/// Additional cost permitted for a program of a few tenths of a second, so that it is seen at all.
+/// Additional time permitted, so that a program of a few tenths of a second is observed at all.
 pub(super) const CREDIT: Duration = Duration::from_millis(3);
-/// Minimum pause between ticks; in the first half second an eighth of the elapsed time.
+/// Minimum pause between ticks; in the first half second, an eighth of the elapsed time.
 const PAUSE: Duration = Duration::from_millis(25);
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 const EARLY: Duration = Duration::from_millis(500);
@@ -330,17 +325,18 @@ const EARLY: Duration = Duration::from_millis(500);
 const STEADY: f64 = 0.01;
 /// Maximum share of the budget for looks at a growing program.
 const GROWING: f64 = 0.6;
-/// Growth factor since the last look that, with the minimum number of bytes, justifies a look at a growing program.
+/// Growth since the last look, as a factor and in bytes, that justifies a look at a growing program.
 const GROWN: f64 = 1.2;
 const GROWN_BYTES: u64 = 8 << 20;
-/// Fraction of the elapsed time after which a look is old, but with a minimum.
+/// A look is old after this fraction of the elapsed time, but not before the minimum.
 const OLD: u32 = 16;
 const OLD_AT_LEAST: Duration = Duration::from_millis(15);
-/// Share of the budget that other looks leave for the first look at a level well above the last.
+/// Shares of the budget up to which other looks may spend. The rest is kept for the first look at a level well above
+/// the last.
 const NOT_MUCH_HIGHER: f64 = 0.75;
 const AGAIN: f64 = 0.9;
 
-/// Results of ticks and looks so far.
+/// Results of the ticks and looks until now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// Time since the start of the program.
@@ -356,20 +352,19 @@ pub(super) struct Facts {
     pub spent_growing: Duration,
 }
 
-/// Reason for a look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reason {
-    /// The program has stopped growing, well above or slightly above the last look.
+    /// The program has stopped growing, with much more memory than at the last look, or slightly more.
     MuchHigher,
     Higher,
     /// The program is still growing.
     Growing,
-    /// The page sizes may change while the size stays the same.
+    /// The last look is old: the page sizes may change while the size stays the same.
     Old,
 }
 
 impl Facts {
-    /// The reason to look, if a look is affordable.
+    /// Returns the reason to look, if a look is affordable.
     pub(super) fn reason(&self) -> Option<Reason> {
         if self.held == 0 {
             return None;
@@ -391,8 +386,8 @@ impl Facts {
         }
     }
 
-    /// Whether a look of that price keeps within the budget, which is `rate` of the time. A level is expected to
-    /// last as long again as it has lasted.
+    /// Returns whether a look of that price stays within the budget, which is the share `rate` of the time. A level is
+    /// expected to last as long again as it has lasted.
     pub(super) fn affords(&self, reason: Reason, price: Duration, rate: f64) -> bool {
         let budget = |time: Duration| time.mul_f64(rate) + CREDIT;
         let (time, share) = match reason {
@@ -407,20 +402,20 @@ impl Facts {
     }
 }
 
-/// Whether the memory is about the same as at the tick before.
+/// Returns whether the memory is about the same as at the previous tick.
 pub(super) fn is_steady(before: u64, held: u64) -> bool {
     held.abs_diff(before) as f64 <= STEADY * held as f64
 }
 
-/// Time of ticks that is charged to looks: half the budget at most. On machines with many births ticks take longer,
-/// and looks must not stop for that.
+/// Returns the time of ticks that is charged to looks: at most half the budget. On machines with many births ticks take
+/// longer, and looks must not stop because of this.
 pub(super) fn charged(ticks: Duration, elapsed: Duration) -> Duration {
     ticks.min(elapsed.mul_f64(BUDGET / 2.0))
 }
 
-/// Pause after a tick. Ticks take half the budget at most; a look must be affordable before it is made. A program of
-/// a few tenths of a second may be at its peak for milliseconds before it ends: at first, ticks may take a
-/// twenty-fifth.
+/// Returns the pause after a tick. Ticks take at most half the budget, because a look must be affordable before it is
+/// made. A short program may be at its peak for only milliseconds before it ends, so in the first half second ticks may
+/// take one part in 25.
 pub(super) fn pause(ticked: Duration, elapsed: Duration) -> Duration {
     match elapsed < EARLY {
         true => (elapsed / 8).clamp(MIN_PAUSE, PAUSE).max(ticked * 25),
@@ -452,11 +447,11 @@ mod tests {
     fn who_was_never_seen_left_its_faults_with_who_waited_for_it() {
         let before = BTreeMap::from([(Pid(10), stat(50, 0, 1)), (Pid(11), stat(900, 0, 1))]);
         let now = |waited, threads| BTreeMap::from([(Pid(10), stat(60, waited, threads))]);
-        // No births; births that are threads; only the known process was waited for.
+        // There are no births, or births that are threads, or the parent waited only for the known process.
         assert_eq!(unseen(&before, &now(5_000, 1), 0), 0);
         assert_eq!(unseen(&before, &now(5_000, 4), 3), 0);
         assert_eq!(unseen(&before, &now(900, 1), 3), 0);
-        // One more process, of at most three births.
+        // The parent waited for one more process, and there were at most three births.
         assert_eq!(unseen(&before, &now(910, 1), 3), 1);
         assert_eq!(unseen(&before, &now(5_000, 1), 3), 3);
         // Births elsewhere do not count if the faults give a smaller bound.
@@ -474,7 +469,7 @@ mod when_tests {
         Duration::from_secs_f64(millis / 1e3)
     }
 
-    /// 0.3 s after the start, 300 MiB.
+    /// Returns facts at 0.3 s after the start, with 300 MiB.
     fn facts() -> Facts {
         Facts {
             elapsed: millis(300.0),
@@ -548,7 +543,7 @@ mod when_tests {
                 looks += 1;
             }
         }
-        // Three fifths of 5.2 ms.
+        // Looks at growth may spend three fifths of 5.2 ms.
         assert_eq!(looks, 6);
         let level = Facts { elapsed: millis(300.0), level_for: millis(20.0), ..facts };
         assert!(level.affords(Reason::MuchHigher, 5 * price, BUDGET));

@@ -1,4 +1,4 @@
-//! Results of a watch, and which of them hold after the run.
+//! Results of a watch, and the decision which of them hold after the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,6 @@ use super::{Looked, NEAR_PEAK, Watcher};
 use crate::counters::{CounterFile, Mark};
 use crate::looks::{OwnLook, OwnLooks};
 
-/// Maximum number of points in a timeline.
 const MAX_POINTS: usize = 240;
 
 /// Memory of the tree at one moment.
@@ -27,7 +26,7 @@ pub struct Moment {
     /// Resident bytes of all processes, hugetlb included.
     #[serde(deserialize_with = "units::bytes")]
     pub resident_bytes: u64,
-    /// Bytes of these on superpages; `null` for a tick.
+    /// Bytes of these on superpages; `null` if the moment is a tick, not a look.
     #[serde(deserialize_with = "units::bytes")]
     pub superpage_bytes: Option<u64>,
 }
@@ -40,7 +39,7 @@ impl Moment {
         is_part.then_some(()).ok_or("superpage_bytes are more than resident_bytes".to_string())
     }
 
-    /// Share of the memory that was on superpages; `None` for a tick, and without memory.
+    /// Returns the share of the memory that was on superpages; `None` for a tick, or without memory.
     pub fn coverage(&self) -> Option<f64> {
         let superpages = self.superpage_bytes.filter(|_| self.resident_bytes > 0)?;
         Some(superpages as f64 / self.resident_bytes as f64)
@@ -60,14 +59,14 @@ pub struct Killed {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Observed {
-    /// Maximum resident size, hugetlb included, shared pages counted once; within 5 %, `null` if only bounds are
-    /// known.
+    /// Maximum resident size, hugetlb included, shared pages counted once. Within 5 % of the truth; `null` if only
+    /// bounds are known.
     #[serde(deserialize_with = "units::bytes")]
     pub peak_resident_bytes: Option<u64>,
-    /// Lower bound: the observed size, or the kernel's high-water mark of one process if that is larger.
+    /// Lower bound of the peak: the observed size, or the kernel's high-water mark of one process if that is larger.
     #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_least_bytes: Option<u64>,
-    /// Upper bound; `null` if unknown.
+    /// Upper bound of the peak; `null` if unknown.
     #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_most_bytes: Option<u64>,
     /// Number of processes that ended before their memory was seen, or that left the tree.
@@ -81,20 +80,19 @@ pub struct Observed {
     /// Zero-filled superpage memory at that look, estimated by sampling.
     #[serde(alias = "wasted_bytes", deserialize_with = "units::bytes")]
     pub zero_filled_bytes: Option<u64>,
-    /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick saw a
-    /// process.
+    /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick saw a process.
     pub base_pages_only: Option<bool>,
     /// Resident size over time.
     pub timeline: Vec<Moment>,
-    /// Number of looks, including those that the program's processes made at themselves.
+    /// Number of looks, including those that the program's processes made at their own memory.
     pub looks: u32,
     /// CPU seconds spent watching.
     #[serde(deserialize_with = "units::seconds")]
     pub watch_seconds: f64,
-    /// CPU seconds of the longest look: about the maximum stall of the program.
+    /// CPU seconds of the longest look, which is about the maximum stall of the program.
     #[serde(deserialize_with = "units::seconds")]
     pub longest_look_seconds: f64,
-    /// Why something above is unknown, if the kernel reported a reason.
+    /// Why a field above is unknown, if the kernel reported a reason.
     pub unknown: Option<String>,
     /// Number of observed processes that have loaded the library and do not add to the run's counters.
     #[serde(skip)]
@@ -102,13 +100,13 @@ pub struct Observed {
     /// Processes killed by a signal, in order; `None` if the kernel does not report them (taskstats).
     #[serde(skip)]
     pub killed: Option<Vec<Killed>>,
-    /// Name of the last observed process with THP turned off.
+    /// Name of the last observed process that had THP disabled.
     #[serde(skip)]
     pub without_thp: Option<String>,
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
-    /// Whether the coverage counts shared memory once per process.
+    /// Whether the coverage counts shared memory once for each process.
     #[serde(skip)]
     pub(super) counts_shared_again: bool,
     #[serde(skip)]
@@ -135,19 +133,18 @@ impl Observed {
         }
     }
 
-    /// Ratio of the coverage's memory to the peak; `None` if one of them is unknown.
+    /// Returns the ratio of the coverage's memory to the peak; `None` if one of them is unknown.
     pub fn coverage_of_peak(&self) -> Option<f64> {
         let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);
         (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
     }
 
-    /// Lower bound of the memory at the peak, if known.
+    /// Returns a lower bound of the bytes at the peak, if known.
     pub fn least_peak(&self) -> Option<u64> {
         self.peak_resident_bytes.or(self.peak_at_least_bytes)
     }
 
-    /// Drops a look that found less than [`NEAR_PEAK`] of the peak: it does not represent the memory at the
-    /// peak.
+    /// Drops a coverage of less than [`NEAR_PEAK`] of the peak, because it does not represent the memory at the peak.
     pub fn forget_partial_look(&mut self) {
         let counted = self.coverage.as_ref().map(|coverage| coverage.resident().bytes() as f64);
         let looked = counted.zip(self.least_peak());
@@ -156,9 +153,9 @@ impl Observed {
         }
     }
 
-    /// Adds the kernel's result at the end of a run: the largest resident set of any of its processes. The
-    /// kernel starts it with this process's size at the fork, so a value that small proves nothing; and it does
-    /// not include pages of a pool.
+    /// Adds the kernel's result at the end of a run: the largest resident set of any process. The kernel starts that
+    /// value with this process's size at the fork, so a value that small proves nothing. The value excludes pages of a
+    /// pool.
     pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, uses_pool: bool) {
         let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
         let is_believed = own.is_some_and(|own| max_rss > own);
@@ -178,8 +175,8 @@ impl Observed {
         self.drop_counted_again();
     }
 
-    /// Before Linux 6.7 processes are read one by one: memory beyond the maximum possible is shared and was
-    /// counted twice.
+    /// Drops a coverage beyond the maximum possible. Before Linux 6.7 processes are read one by one, so shared memory
+    /// may have been counted twice.
     fn drop_counted_again(&mut self) {
         let Some(most) = self.peak_at_most_bytes.filter(|_| self.counts_shared_again) else {
             return;
@@ -193,7 +190,7 @@ impl Observed {
         self.timeline.retain(|moment| !is_too_much(moment));
     }
 
-    /// Inserts a moment in time order: a process may report one in the past.
+    /// Inserts a moment in time order, because a process may report a moment in the past.
     pub(super) fn note(&mut self, moment: Moment) {
         let is_before = |other: &Moment| other.seconds <= moment.seconds;
         let place = self.timeline.iter().rposition(is_before).map_or(0, |place| place + 1);
@@ -204,7 +201,7 @@ impl Observed {
     }
 }
 
-/// Drops every second moment but the last: only ticks, unless there are too many looks as well.
+/// Drops every second moment but the last. Drops only ticks, unless there are too many looks too.
 fn thin(timeline: &mut Vec<Moment>) {
     let last = timeline.len() - 1;
     let looks = timeline.iter().filter(|moment| moment.superpage_bytes.is_some()).count();
@@ -216,20 +213,20 @@ fn thin(timeline: &mut Vec<Moment>) {
     });
 }
 
-// Coverage over time and at the end, from the looks of a watch. Pure.
+// Computes coverage over time and at the end, from the looks of a watch. Pure.
 //
-// A look represents the time until halfway to its neighbours. Between two looks with about the same result nothing is
-// missing; otherwise a long time without a look makes the mean unknown.
+// A look represents the time until halfway to its neighbours. If two neighbours have about the same result, the time
+// between them is known. Otherwise a long time without a look makes the mean unknown.
 // See docs/decisions/watch.md#6.
 
-/// Coverage apart from the peak.
+/// Coverage at times other than the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
-    /// Share of resident memory on superpages, as a mean over the run, weighted by time.
+    /// Share of resident memory on superpages: the mean over the run, weighted by time.
     #[serde(deserialize_with = "units::share")]
     pub mean_coverage: Option<f64>,
-    /// At the end: among the looks in the last fifth of the run (at least 50 ms), the last of those that found
-    /// most, so that memory which a program frees object by object before it ends is seen whole.
+    /// Memory at the end. Among the looks in the last fifth of the run (at least 50 ms), the last of those that found
+    /// most: a program may free memory object by object before it ends.
     pub end: Option<Moment>,
     /// The longest time without a look; `null` if mean and end are known.
     pub gap: Option<Gap>,
@@ -256,18 +253,18 @@ impl Gap {
     }
 }
 
-/// Part of the run without a look above which the mean is unknown.
+/// Share of the run without a look above which the mean is unknown.
 const LONGEST_GAP: f64 = 0.5;
-/// Difference between looks below which nothing happened in between.
+/// Difference between two looks up to which nothing is assumed to have happened in between.
 const ALIKE: f64 = 0.05;
-/// The end of a run: this part of it, and at least this many seconds.
+/// The end of a run is this part of it, and at least this many seconds.
 const END: f64 = 0.2;
 const SHORTEST_END: f64 = 0.05;
-/// Share of the maximum at which memory counts as the maximum.
+/// Memory of at least this share of the maximum counts as the maximum.
 const MOST: f64 = 0.98;
 
 impl OverTime {
-    /// Coverage over a run; `timeline` is in time order.
+    /// Computes coverage over a run; `timeline` is in time order.
     pub(super) fn new(timeline: &[Moment], run_seconds: f64) -> Self {
         let looks: Vec<Moment> =
             timeline.iter().copied().filter(|it| it.coverage().is_some()).collect();
@@ -279,14 +276,15 @@ impl OverTime {
         Self { mean_coverage, end, gap }
     }
 
-    /// Coverage over a run that cannot have had superpages: every moment counts as one without, including ticks.
+    /// Computes coverage over a run that cannot have had superpages: every moment, including ticks, counts as a look
+    /// that found none.
     pub(super) fn without_superpages(timeline: &[Moment], run_seconds: f64) -> Self {
         let none = |moment: &Moment| Moment { superpage_bytes: Some(0), ..*moment };
         let moments: Vec<Moment> = timeline.iter().map(none).collect();
         Self::new(&moments, run_seconds)
     }
 
-    /// Share of resident memory on superpages at the end.
+    /// Returns the share of resident memory on superpages at the end.
     pub fn end_coverage(&self) -> Option<f64> {
         self.end.as_ref().and_then(Moment::coverage)
     }
@@ -306,7 +304,7 @@ fn mean(looks: &[Moment], run_seconds: f64) -> Option<f64> {
     (time > 0.0).then(|| sum / time)
 }
 
-/// The longest of the times before the first look, after the last, and between two that differ.
+/// Returns the longest of the times before the first look, after the last, and between two looks that differ.
 fn longest_gap(looks: &[Moment], run_seconds: f64) -> Gap {
     let gap = |from_seconds, to_seconds| Gap { from_seconds, to_seconds };
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
@@ -331,33 +329,33 @@ fn at_end(looks: &[Moment], run_seconds: f64) -> Option<Moment> {
     late().rfind(|look| look.resident_bytes as f64 >= MOST * most as f64).copied()
 }
 
-// Records of the program's processes: looks at their own memory, and their ends.
+// Reads records of the program's processes: looks at their own memory, and their ends.
 //
-// One process's look represents the run if all others held almost nothing at the last tick; otherwise it is only a
-// lower bound of the memory.
+// One process's look represents the run if all other processes held almost nothing at the last tick. Otherwise it is
+// only a lower bound of the memory.
 // See docs/decisions/watch.md#5.
 
-/// Maximum number of processes whose lives are remembered.
+/// Maximum number of processes whose lifetimes are remembered.
 const MAX_LIVES: usize = 1024;
-/// Time for which a life is remembered after its end.
+/// Time for which a lifetime is remembered after the process ended.
 const REMEMBERED: Duration = Duration::from_millis(200);
-/// Fraction of a process's memory that all others together may hold.
+/// All other processes together may hold at most one part in this many of the process's memory.
 const OTHERS: u64 = 8;
 
 pub(super) struct Own {
     looks: OwnLooks,
     /// Start of the program, by the clock of the records.
     started: Duration,
-    /// Processes that ended since the last query, with their maximum memory.
+    /// Processes that ended since the last query, with their maximum memory in bytes.
     ended: Vec<(Pid, u64)>,
     /// Reported lifetimes of processes.
     lives: BTreeMap<Pid, Life>,
-    /// Number of reported processes that no tick saw and that are not yet counted as unseen.
+    /// Number of processes that reported themselves, that no tick saw, and that are not yet counted as unseen.
     never_seen: u64,
 }
 
 impl Own {
-    /// `None` if the counters cannot be read.
+    /// Maps the records; `None` if the counters cannot be read.
     pub(super) fn new(counters: &CounterFile, root: &Root, since: Instant) -> Option<Self> {
         let pool = MemInfo::read(root).ok().and_then(|info| info.default_hugepage);
         let pool = pool.or_else(|| Thp::pmd_size_of(root).ok())?;
@@ -371,8 +369,8 @@ impl Own {
     }
 }
 
-/// An instant by the clock of the records. On a busy machine this thread may lose its CPU between two readings: the
-/// closest pair of a few is taken.
+/// Converts an instant to the clock of the records. On a busy machine this thread may lose its CPU between two
+/// readings, so the closest pair of several is used.
 fn clock_of(since: Instant) -> Duration {
     let read = || {
         let before = sys::param::monotonic_time();
@@ -385,7 +383,6 @@ fn clock_of(since: Instant) -> Duration {
 }
 
 impl Watcher {
-    /// Reads the records written since the last call.
     pub(super) fn read_own_looks(&mut self, is_last: bool) {
         let Some(mut own) = self.own.take() else { return };
         for OwnLook { pid, at, why, high_water, coverage } in own.looks.take(is_last) {
@@ -438,13 +435,13 @@ impl Watcher {
         }
     }
 
-    /// Facts about processes that ended since the last tick, from the kernel or from themselves.
+    /// Returns facts about processes that ended since the last tick, from the kernel or from the processes themselves.
     pub(super) fn ends(&mut self, unseen: u64) -> Ends {
         let mut ends = self.members.ends(unseen, self.is_long());
         let hears_kernel = self.members.hears_ends();
         if let Some(own) = &mut self.own {
             ends.lives.clone_from(&own.lives);
-            // Their pids are eventually reused.
+            // Forget ended processes, because their pids are eventually reused.
             let now = sys::param::monotonic_time();
             own.lives.retain(|_, life| life.ended.saturating_add(REMEMBERED) > now);
             let told = std::mem::take(&mut own.ended);
@@ -461,7 +458,6 @@ impl Watcher {
 
 // The processes of a run that add to its counters.
 
-/// The processes that add to the run's counters.
 pub(super) struct Attached {
     mark: Option<Mark>,
     processes: BTreeMap<Pid, Attachment>,
@@ -470,16 +466,16 @@ pub(super) struct Attached {
 }
 
 struct Attachment {
-    /// Name of the command when its mappings were last read.
+    /// Name of the command when the process's mappings were last read.
     name: String,
     since: Instant,
     read: Instant,
     is_attached: bool,
-    /// Number of consecutive reads with the library but without the counters.
+    /// Number of consecutive reads that found the library but not the counters.
     misses: u32,
 }
 
-/// One miss may be a process that is about to attach.
+/// After one miss, the process may be about to attach.
 const MISSES: u32 = 2;
 
 impl Attached {
@@ -487,8 +483,8 @@ impl Attached {
         Self { mark, processes: BTreeMap::new(), left: 0 }
     }
 
-    /// Mappings are read when a process is first seen or executed another program, and then at growing intervals
-    /// until it is attached: the library may not be loaded yet.
+    /// Reads the mappings of a process when it is first seen or executed another program. Repeats at growing intervals
+    /// until the process is attached, because the library may not be loaded yet.
     pub(super) fn note(&mut self, root: &Root, pid: Pid, name: &str) {
         let Some(mark) = &self.mark else { return };
         let now = Instant::now();
@@ -514,7 +510,7 @@ impl Attached {
         process.misses = if is_uncounted == Some(true) { process.misses + 1 } else { 0 };
     }
 
-    /// Number of processes that have loaded the library and do not add to the counters.
+    /// Returns the number of processes that have loaded the library and do not add to the counters.
     pub(super) fn missing(&self) -> usize {
         let now = self.processes.values().filter(|process| process.is_missing()).count();
         now + self.left
@@ -572,7 +568,7 @@ mod tests {
 mod over_time_tests {
     use super::*;
 
-    /// Looks: seconds, resident bytes, bytes on superpages.
+    /// Returns looks from (seconds, resident bytes, bytes on superpages).
     fn looks(looks: &[(f64, u64, u64)]) -> Vec<Moment> {
         let look = |&(seconds, resident_bytes, superpages)| Moment {
             seconds,
@@ -588,7 +584,7 @@ mod over_time_tests {
 
     #[test]
     fn the_mean_is_weighted_by_time_and_not_by_the_number_of_looks() {
-        // A tenth of the time at 0, then at 1; with frequent looks while at 0.
+        // Coverage is 0 for a tenth of the time, with frequent looks, and then 1.
         let early = [0.2, 0.4, 0.6, 0.8, 1.0].map(|at| (at, 100, 0));
         let seen: Vec<_> = early.into_iter().chain([(1.0, 100, 100), (9.9, 100, 100)]).collect();
         let over = OverTime::new(&looks(&seen), 10.0);

@@ -10,7 +10,7 @@ use crate::{
     tunables,
 };
 
-/// Variables with several writers.
+/// Variables that several parts of a plan set.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -18,8 +18,8 @@ impl Plan {
     pub(super) fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
-        // Nothing to undo unless the inherited environment already asks glibc for hugetlb pages, which the
-        // prctl does not stop.
+        // Nothing needs to be undone, unless the inherited environment makes glibc request hugetlb pages, which the
+        // prctl does not prevent.
         let inherited = facts.glibc_tunables.as_deref().unwrap_or("");
         if recipe.variable(GLIBC_TUNABLES).is_none()
             && tunables::value(inherited, "glibc.malloc.hugetlb").is_some()
@@ -29,7 +29,7 @@ impl Plan {
         }
     }
 
-    /// Base pages until superpages are made of them from outside: the kernel must make none by itself.
+    /// Requests base pages, of which a process outside makes superpages later. The kernel must make none by itself.
     pub(super) fn await_superpages(
         &mut self,
         recipe: &Recipe,
@@ -49,8 +49,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Base pages until superpages are made of them from outside, where the library puts memory into superpage
-    /// files.
+    /// Requests base pages in superpage files, where the library puts the memory. A process outside makes superpages of
+    /// them later.
     pub(super) fn lie_in_files(
         &mut self,
         recipe: &Recipe,
@@ -82,15 +82,14 @@ impl Plan {
         self.notes.push(Note::Fragmented { rest });
     }
 
-    /// Whether superpages of the largest size were so scarce that the program may get smaller ones instead,
-    /// which cannot be read back.
+    /// Returns whether so few superpages were free that the program may get smaller ones, which cannot be read back.
     fn may_get_smaller(&self) -> bool {
         let is_smaller =
             |note: &Note| matches!(note, Note::Fragmented { rest } if *rest != Rest::Base);
         self.notes.iter().any(is_smaller)
     }
 
-    /// The kinds of memory for which libsuperpage.so requests superpages, if these can be read back.
+    /// Returns the kinds of memory for which libsuperpage.so requests superpages, if their pages can be read back.
     pub fn asked_of_library(&self) -> Option<&str> {
         let asks = matches!(self.pages, Pages::Thp | Pages::Hugetlb(_)) && !self.may_get_smaller();
         let mut variables = self.environment.iter();
@@ -98,8 +97,9 @@ impl Plan {
         asks.then_some(memory.value.as_str())
     }
 
-    /// The best pages of this machine: the pool's pages are reserved, so they cannot fail later, and a pool with
-    /// free pages was made to be used. A pool that may only grow was not: see docs/decisions/launch.md#4.
+    /// Chooses the best pages of this machine. Pool pages are reserved, so they cannot fail later, and somebody filled
+    /// a pool with free pages in order to use it. A pool that may only grow was not filled on purpose: see
+    /// docs/decisions/launch.md#4.
     pub(super) fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {
         let pool = facts.pools.first();
         let (pages, because) = match (pool, facts.thp_sizes.first()) {
@@ -129,7 +129,8 @@ impl Plan {
         }
     }
 
-    /// The machine's settings decide which sizes are used: the kernel prefers the largest enabled size.
+    /// Checks a THP size. The machine's settings decide which sizes are used: the kernel prefers the largest enabled
+    /// size.
     pub(super) fn check_thp_of(
         &mut self,
         size: PageSize,
@@ -153,7 +154,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The library's means for the requested memory.
+    /// Makes libsuperpage.so back the requested memory. Returns the library's path.
     pub(super) fn ask_the_library(
         &mut self,
         pages: String,
@@ -199,8 +200,8 @@ impl Plan {
         Ok(path)
     }
 
-    /// Only memory that the program maps through the library, on transparent superpages of the largest size, can
-    /// be prepared ahead.
+    /// Sets how much memory is prepared ahead. Only memory that the program maps through the library, on transparent
+    /// superpages of the largest size, can be prepared.
     pub(super) fn prepare_ahead(&mut self, recipe: &Recipe) {
         if recipe.ahead.is_empty() {
             return;
@@ -223,7 +224,7 @@ impl Plan {
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
-        // Shared memory and files are still shared with children.
+        // Children still share shared memory and files.
         let Memory { shm, files, .. } = recipe.memory;
         let has_private = recipe.memory != Memory { shm, files, ..Memory::default() };
         let hugetlb = matches!(self.pages, Pages::Hugetlb(_)) && has_private;
@@ -234,7 +235,7 @@ impl Plan {
         }
     }
 
-    /// Returns the library to preload: it goes between the recipe's libraries and the inherited ones.
+    /// Returns the library to preload; its place is between the recipe's libraries and the inherited ones.
     pub(super) fn ask_for_thp(
         &mut self,
         recipe: &Recipe,
@@ -261,18 +262,18 @@ impl Plan {
         Ok(None)
     }
 
-    /// glibc's malloc advises the heap from its first byte on, where the library cannot. It advises memory
+    /// Makes glibc's malloc advise the heap from its first byte on, which the library cannot. glibc advises memory
     /// whether or not the program touches it. See docs/decisions/heap.md#8.
     pub(super) fn advise_malloc(&mut self, recipe: &Recipe, facts: &Facts) {
         let settings = [("glibc.malloc.hugetlb", "1")];
         self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
     }
 
-    /// Whether preloading libsuperpage.so has an effect. Under another loader it does harm: musl does not start
+    /// Returns whether preloading libsuperpage.so has an effect. Under another loader it does harm: musl does not start
     /// a program whose preload needs missing libraries.
     pub(super) fn is_preloadable(&self, wrapped: Option<&Program>) -> bool {
         let target = wrapped.unwrap_or(&self.program);
-        // A static wrapper passes the variable on; a privileged one loses it to its loader.
+        // A static wrapper passes the variable on; a privileged wrapper's loader removes it.
         !matches!(self.program.kind, Kind::OtherLoader(_) | Kind::Privileged)
             && matches!(target.kind, Kind::Glibc | Kind::Script(_) | Kind::Unknown)
     }
@@ -317,11 +318,11 @@ impl Plan {
         facts: &Facts,
     ) -> Result<(), LaunchError> {
         let pool = self.check_pool(size, Fallback::Error, facts)?;
-        // No THP beside the pool's pages: an arm with two kinds of superpages is not conclusive.
+        // Disable THP: an arm with two kinds of superpages is not conclusive.
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::Superpages;
         let value = size.map_or("2".to_string(), |size| size.bytes().to_string());
-        // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults end in SIGBUS
+        // Use one arena. glibc maps the arenas of further threads with MAP_NORESERVE, and their faults raise SIGBUS
         // when the pool is exhausted; the main arena is reserved at mmap.
         let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
         let why = format!("malloc maps {pool} pages of the hugetlb pool, reserved at mmap");
@@ -331,8 +332,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that a request beyond the pool can fail in this program: libsuperpage.so must be loaded, and back
-    /// its memory.
+    /// Checks that a request beyond the pool can fail in this program: libsuperpage.so must be loaded, and back its
+    /// memory.
     pub(super) fn check_strict(
         &self,
         recipe: &Recipe,
@@ -365,7 +366,7 @@ impl Plan {
         }
     }
 
-    /// Notes that only glibc's malloc is asked for superpages, but the program uses another allocator.
+    /// Adds a note if only glibc's malloc requests superpages, but the program uses another allocator.
     pub(super) fn note_allocator(&mut self, recipe: &Recipe, wrapped: Option<&Program>) {
         let is_malloc_alone = match (self.pages, recipe.memory.is_empty()) {
             (Pages::Hugetlb(_), true) => true,
@@ -379,7 +380,7 @@ impl Plan {
         }
     }
 
-    /// A tunable that the recipe sets stays; an inherited value is replaced.
+    /// Sets glibc tunables. A tunable that the recipe sets stays; an inherited value is replaced.
     fn set_malloc(&mut self, recipe: &Recipe, facts: &Facts, wanted: &[(&str, &str)], why: &str) {
         let own = recipe.variable(GLIBC_TUNABLES);
         let mut settings: Vec<(&str, String)> = Vec::new();

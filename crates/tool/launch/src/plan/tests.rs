@@ -191,7 +191,7 @@ fn what_the_recipe_sets_joins_what_the_plan_needs() {
     );
     assert_eq!(variable(&plan, "A"), Some("2"));
     assert_eq!(plan.notes, Notes::default());
-    // Where the plan needs neither, the recipe's value is used unchanged.
+    // If the plan needs neither variable, the recipe's value is used unchanged.
     let plan = resolve("x: LD_PRELOAD= GLIBC_TUNABLES=a.b=1", &inherited).unwrap();
     assert_eq!(variable(&plan, "LD_PRELOAD"), Some(""));
     assert_eq!(variable(&plan, "GLIBC_TUNABLES"), Some("a.b=1"));
@@ -323,7 +323,7 @@ fn an_error_in_the_place_of_base_pages_is_never_ignored() {
         assert_eq!(variable(&made, "SUPERPAGE_MEMORY"), Some(memory), "{recipe}");
         assert_eq!(variable(&made, "SUPERPAGE_FALLBACK"), Some("error"), "{recipe}");
         assert_eq!(variable(&made, "GLIBC_TUNABLES"), None, "{recipe}");
-        // No THP either.
+        // The plan does not fall back to THP either.
         let empty = with_library(vec![pool(10, 10)]);
         let refused = plan(recipe, Kind::Glibc, &empty);
         assert!(matches!(refused, Err(LaunchError::PoolEmpty { .. })), "{recipe}");
@@ -347,7 +347,7 @@ fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
     };
     assert_eq!(pages(&with_library(vec![pool(10, 3)])).unwrap(), Pages::Hugetlb(None));
     assert_eq!(pages(&with_library(vec![pool(10, 10)])).unwrap(), Pages::Thp);
-    // A pool that may only grow was not made to be used, unless there is nothing else.
+    // A pool that may only grow is not chosen, unless there is nothing else.
     let grows = vec![Pool { overcommit_left: 5, ..pool(0, 0) }];
     assert_eq!(pages(&with_library(grows.clone())).unwrap(), Pages::Thp);
     let small = PageSize::new(64 << 10).unwrap();
@@ -420,7 +420,7 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
         );
         assert_eq!(plan.left_alone, Some(notes[0].to_string()));
     }
-    // The program has base pages anyway.
+    // The program gets base pages anyway, so it is not marked as left alone.
     let plan = resolve("base", asan, &facts());
     assert_eq!((plan.left_alone, plan.thp), (None, ThpRequest::Disabled));
     let preloaded = Facts { ld_preload: Some("/usr/lib/libasan.so.8".to_string()), ..facts() };
@@ -452,7 +452,7 @@ fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
     assert!(
         said("hugetlb") && said("x: pages=hugetlb memory=heap") && said("x: pages=thp memory=heap")
     );
-    // The program's mappings are reached.
+    // The library reaches the program's mappings, so there is no note.
     assert!(!said("thp") && !said("x: pages=hugetlb memory=heap,mmap") && !said("base"));
 }
 
@@ -474,7 +474,7 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let plan = resolve("thp", &fragmented).unwrap();
     assert!(plan.uses_library() && plan.supply.is_none());
     assert!(note(&plan).is_some_and(|it| it.contains("as root")));
-    // If some are free, they are promised.
+    // If some superpages are free, superpages are promised.
     let some = Facts { free_in_superpages: Some(0.3), ..root.clone() };
     for (recipe, promise) in [
         ("thp", Promise::Superpages),
@@ -484,13 +484,13 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
         let plan = resolve(recipe, &some).unwrap();
         assert_eq!((plan.promise, plan.uses_library()), (promise, true), "{recipe}");
     }
-    // Memory may become fragmented later, but no note is needed then.
+    // Memory may become fragmented later, so the supply is planned, but no note is needed.
     let whole = Facts { free_in_superpages: Some(0.9), ..root.clone() };
     let plan = resolve("x: pages=thp memory=heap,mmap", &whole).unwrap();
     assert_eq!((plan.supply.as_ref(), note(&plan)), (Some(&sizes), None));
     let plan = resolve("thp", &whole).unwrap();
     assert_eq!(variable(&plan, "SUPERPAGE_MEMORY"), None, "glibc's advice, and the library");
-    // Without the library, and on the pool, nothing changes.
+    // Without the library, or on the pool, nothing changes.
     let without = Facts { runtime: None, ..root.clone() };
     assert!(!resolve("thp", &without).unwrap().uses_library());
     assert_eq!(resolve("x: pages=hugetlb memory=heap", &root).unwrap().supply, None);

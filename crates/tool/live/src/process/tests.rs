@@ -1,4 +1,4 @@
-//! Looks at the test process itself.
+//! Tests look at the test process itself.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,7 @@ use sys::mem::{Advice, Backing as Pages, Mapping as Memory};
 
 use super::*;
 
-/// This process, looked at once at tick 10, and unpopulated memory of `extents` whole extents.
+/// Returns this process, looked at once at tick 10, and unpopulated memory of `extents` whole extents.
 fn own(extents: u64) -> Option<(Process, Memory, u64)> {
     let mut memory = Memory::anonymous(((extents + 1) * BYTES) as usize, Pages::Pages).unwrap();
     memory.advise(Advice::NoHugePage).unwrap();
@@ -42,7 +42,7 @@ fn growth_is_found_where_faults_were_taken() {
     touch(&mut memory, first + 3 * BYTES, 1);
     assert_eq!(look_at(&mut process, first + 4096, 20), [(0, 0, 3, (10, 20))]);
     assert_eq!(look_at(&mut process, first + 4096, 21), []);
-    // The next extent was seen empty at 21.
+    // The look at tick 21 saw the next extent empty.
     touch(&mut memory, first, 5);
     touch(&mut memory, first + BYTES, 7);
     let both = look_at(&mut process, first, 30);
@@ -79,14 +79,14 @@ fn a_file_is_no_memory_of_ours() {
     let Some((mut process, mut memory, first)) = own(1) else { return };
     let known = process.procmap.as_ref().is_some_and(|maps| maps.at(first).is_ok());
     testkit::require!(known, "the kernel has no PROCMAP_QUERY (Linux 6.11)");
-    // Faults in code, of which nothing was known.
+    // Faults in code, whose mapping is not known yet.
     let code = Process::left as fn(&Process) -> (u64, u64) as usize as u64;
     (process.mapped, process.spans) = (Vec::new(), Vec::new());
     let looked = process.look_at(&Root::real(), &MemoryMounts::default(), &[code], 20);
     let looked = looked.unwrap();
     assert!(looked.grown.is_empty() && !looked.is_in_span && process.is_mapped(code));
     assert!(process.spans.is_empty(), "not all was read again");
-    // A file page is mapped into the memory.
+    // Map a file page into the memory.
     assert!(process.is_still_anonymous(first));
     let file = std::fs::File::options().read(true).write(true).open("/dev/zero").unwrap();
     let at = (first - memory.address()) as usize + 8192;
@@ -103,7 +103,7 @@ fn what_a_fork_gave_was_not_made_by_others() {
     process.renew(&[found], 0, 10);
     assert!(process.extents[&first].is_inherited);
     assert!(process.superpages().contains(&first));
-    // Freed, and made again by another party.
+    // The superpage is freed, and another party makes it again.
     let empty = Found::empty(first, Mapping::default());
     process.renew(&[empty], 10, 20);
     process.renew(&[found], 20, 30);

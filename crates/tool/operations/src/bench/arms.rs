@@ -1,4 +1,4 @@
-//! Arms of a benchmark: recipes, and whether the workload populates its memory.
+//! Arms of a benchmark: recipes, and whether the workload populates its memory before it touches it.
 
 use host::{Root, Thp};
 use launch::{Ahead, Facts, Memory, Pages, Recipe};
@@ -33,16 +33,16 @@ fn populating(recipe: Recipe, name: String) -> Arm {
     Arm { recipe: Recipe { name, ..recipe }, populates: true }
 }
 
-/// Default limit of prezeroed memory, without `--burst`.
+/// Default limit of prezeroed memory if `--burst` is not given.
 const DEFAULT_PREZERO: ByteSize = ByteSize::mib(64);
 /// Limit of the prefaulted part of a new mapping.
 const DEFAULT_PREFAULT: ByteSize = ByteSize::mib(64);
 
-/// The arm with superpages prepared by libsuperpage.so. The limit holds a burst; the library's own bounds decide how
-/// much it keeps.
+/// Returns the arm whose superpages libsuperpage.so prepares. The limit holds a burst; the library's own bounds decide
+/// how much memory it keeps.
 fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
-    // malloc needs little beyond the burst; a quarter more is enough.
+    // malloc needs little memory beyond the burst; a quarter more is enough.
     let ready =
         burst.map_or(DEFAULT_PREZERO, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
     let ahead = Ahead { prezero: Some(ready), prefault: Some(DEFAULT_PREFAULT) };
@@ -50,7 +50,7 @@ fn pool(burst: Option<ByteSize>) -> Arm {
     Arm { recipe: Recipe { name, memory, ahead, ..Recipe::new(Pages::Thp) }, populates: false }
 }
 
-/// The default arms of a benchmark; `burst` is the size of one allocation.
+/// Returns the default arms of a benchmark; `burst` is the size of one allocation.
 pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSize>) -> Vec<Arm> {
     let of = |pages| Arm { recipe: Recipe::new(pages), populates: false };
     let sizes = if allow { spread_sizes() } else { facts.thp_sizes.clone() };
@@ -66,7 +66,7 @@ pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSi
     arms
 }
 
-/// Names a recipe by a readable size, if it is named by a size in bytes.
+/// Names a recipe by a readable size, if the recipe's name is a size in bytes.
 fn readable(recipe: Recipe) -> Recipe {
     let name = match folio(&recipe) {
         Some(size) if recipe.name == recipe.pages.to_string() => {
@@ -77,8 +77,9 @@ fn readable(recipe: Recipe) -> Recipe {
     Recipe { name, ..recipe }
 }
 
-/// Makes glibc map every allocation anew. By default it reuses freed memory of up to 32 MiB
-/// (`DEFAULT_MMAP_THRESHOLD_MAX` in its malloc.c), which was touched before. A recipe with its own tunables keeps them.
+/// Makes glibc map every allocation anew. By default glibc reuses freed memory of up to 32 MiB
+/// (`DEFAULT_MMAP_THRESHOLD_MAX` in its malloc.c), whose pages were touched before. A recipe with its own tunables
+/// keeps them.
 pub fn have_fresh_memory(arm: &mut Arm) {
     const TUNABLES: &str = "GLIBC_TUNABLES";
     if arm.recipe.variable(TUNABLES).is_none() {
@@ -87,7 +88,7 @@ pub fn have_fresh_memory(arm: &mut Arm) {
     }
 }
 
-/// The mTHP size that an arm requests.
+/// Returns the mTHP size that an arm requests.
 pub fn folio(recipe: &Recipe) -> Option<PageSize> {
     match recipe.pages {
         Pages::ThpOf(size) => Some(size),
@@ -95,7 +96,7 @@ pub fn folio(recipe: &Recipe) -> Option<PageSize> {
     }
 }
 
-/// Every other mTHP size of this kernel, the largest first.
+/// Returns every second mTHP size of this kernel, the largest first.
 fn spread_sizes() -> Vec<PageSize> {
     let Some(thp) = Thp::from_root(&Root::real()) else { return Vec::new() };
     let smaller = thp.sizes.iter().rev().filter(|(size, _)| Some(**size) != thp.pmd_size);
@@ -103,7 +104,7 @@ fn spread_sizes() -> Vec<PageSize> {
     smaller.map(|(size, _)| *size).step_by(2).collect()
 }
 
-/// Adds the mTHP sizes that will be enabled during the arms' runs to the facts.
+/// Adds to `facts` the mTHP sizes that will be enabled during the arms' runs.
 pub fn allowed(facts: &mut Facts, arms: &[Arm]) {
     let thp = Thp::from_root(&Root::real());
     for size in arms.iter().filter_map(|arm| folio(&arm.recipe)) {

@@ -1,4 +1,4 @@
-//! Saves benchmark results as costs of the machine `this`: only costs that its file format has.
+//! Saves benchmark results as costs of the machine `this`, as far as its file format has such costs.
 //! See docs/decisions/bench.md#1.
 
 use ::workload::zero::Stores;
@@ -23,13 +23,13 @@ pub fn check(latency: bool) -> Result<(), Failure> {
 /// A key of the file, its value, and how it was measured.
 type Cost = (&'static str, String, &'static str);
 
-/// Saves the costs of zeroing; returns a message about them.
+/// Saves the costs of zeroing. Returns a message about them.
 pub fn of_zero(zeroing: &Zeroing) -> Result<String, Failure> {
     keep(zero_costs(zeroing))
 }
 
-/// Saves the costs of faults and zeroing; returns a message about them. Fault costs come only from rows of one thread
-/// that touched one line of each page without bursts.
+/// Saves the costs of faults and zeroing. Returns a message about them. Fault costs come only from rows in which one
+/// thread touched one line of each page without bursts.
 pub fn of_touch(document: &Document, zeroing: &Zeroing) -> Result<String, Failure> {
     let mut costs = zero_costs(zeroing);
     // Subtract the kernel's zeroing, which is a separate cost.
@@ -59,7 +59,7 @@ pub fn of_touch(document: &Document, zeroing: &Zeroing) -> Result<String, Failur
     keep(costs)
 }
 
-/// The kernel's way of zeroing.
+/// Returns the measurements of the kernel's own zeroing.
 fn system(zeroing: &Zeroing) -> Option<&Way> {
     zeroing.best(Stores::System)
 }
@@ -78,7 +78,6 @@ fn zero_costs(zeroing: &Zeroing) -> Vec<Cost> {
     temporal.into_iter().chain(past).collect()
 }
 
-/// Keys that a benchmark can measure.
 const KEYS: [&str; 4] = ["fault-base", "fault-superpage", "zero.temporal", "zero.non-temporal"];
 
 fn keep(costs: Vec<Cost>) -> Result<String, Failure> {
@@ -88,7 +87,7 @@ fn keep(costs: Vec<Cost>) -> Result<String, Failure> {
         (key.to_string(), format!("{value}   # {} {how}", this_machine::BENCH))
     };
     let text = with_costs(&text, &costs.iter().map(line).collect::<Vec<_>>());
-    // The line-based edit may have damaged a file written by hand.
+    // A file written by hand may not suit the line-based edit: parse the result.
     Machine::from_toml(&text, &shown).map_err(Failure::usage)?;
     if costs_marked(&text, this_machine::BENCH).len() < costs.len() {
         let why = "its [costs] are not one per line; write it again with: superpage tlb --save";

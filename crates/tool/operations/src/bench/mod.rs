@@ -1,5 +1,5 @@
-//! The runs of a benchmark: every arm with every number of threads, interleaved, each in its own process; settings are
-//! changed for one row's runs and restored.
+//! Runs a benchmark: every arm with every number of threads, interleaved, each in its own process. Settings are changed
+//! for the runs of one row, and restored.
 
 pub mod arms;
 pub mod costs;
@@ -36,7 +36,7 @@ pub enum BenchOutcome {
     Document(Box<Document>),
     /// The plans of a dry run.
     Plans(Box<BenchPlans>),
-    /// The signal that interrupted it; the caller ends by that signal.
+    /// The signal that interrupted the benchmark; the caller ends by that signal.
     Signal(i32),
 }
 
@@ -70,7 +70,7 @@ pub struct Request {
     pub quiet: bool,
 }
 
-/// Runs `workload`, or plans its runs; `ours` gives the default arms.
+/// Runs `workload`, or plans its runs. `ours` returns the default arms.
 ///
 /// # Errors
 /// The benchmark cannot be run.
@@ -86,7 +86,7 @@ pub fn run(
     for threads in &request.threads {
         crate::workloads::check(workload, &Settings { threads: *threads, ..settings.clone() })?;
     }
-    // Installed before any setting is changed, so that no signal leaves it unrestored.
+    // Catch signals before any setting is changed, so that every changed setting is restored.
     let interrupt = Arc::new(Interrupt::default());
     let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
     let mut facts = facts::read();
@@ -156,7 +156,7 @@ pub fn run(
         bar.clear();
         let seen = bench.seen;
         match ran {
-            // A failing default arm must not lose the results of the others.
+            // If a default arm fails, keep the results of the other arms.
             Err(RunError::Failed { arm, how, said }) if !named && arm != cells[0].arm => {
                 cells.retain(|cell| cell.arm != arm);
                 left_out.push(LeftOut { name: arm, why: format!("the program {how}{said}") });
@@ -202,10 +202,10 @@ pub fn run(
 struct Bench<'a> {
     launcher: Launcher<'a>,
     cells: &'a [Cell],
-    /// THP sizes to set, and their original settings.
+    /// THP sizes whose setting a run may change, and their original settings.
     sizes: &'a [(PageSize, String)],
     guard: &'a mut OvercommitGuard,
-    /// Measured runs: index of the cell, and its outcome.
+    /// Measured runs: index of the cell, the workload's outcome, and the library's report.
     seen: Vec<(u32, (Outcome, PreloadReport))>,
 }
 
@@ -235,7 +235,7 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// Every arm with every number of threads: the same plan with other workload arguments.
+/// Returns every arm with every number of threads: the arm's plan with other workload arguments.
 fn cells(
     planned: &[Planned],
     threads: &[NonZeroUsize],
@@ -258,7 +258,7 @@ fn cells(
     threads.iter().map(with).collect::<Vec<Vec<Cell>>>().concat()
 }
 
-/// The requested numbers of threads, or 1 and the number of CPUs.
+/// Returns the requested numbers of threads, or 1 and the number of CPUs.
 fn threads(request: &Request) -> Result<Vec<NonZeroUsize>, Failure> {
     let mut threads = request.threads.clone();
     if threads.is_empty() {
@@ -270,7 +270,7 @@ fn threads(request: &Request) -> Result<Vec<NonZeroUsize>, Failure> {
     Ok(threads)
 }
 
-/// All anonymous THP sizes and their settings; empty if no arm needs one changed.
+/// Returns all anonymous THP sizes and their settings; empty if no arm needs one changed.
 fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
     if cells.iter().all(|cell| cell.folio.is_none()) {
         return Vec::new();

@@ -6,19 +6,19 @@ use super::text_of;
 use crate::Failure;
 use crate::jobs::arms::seconds;
 
-/// Where to run it.
+/// Where to run the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum On {
     /// This machine.
     Local,
     /// An array of Slurm jobs; files are on a file system that all nodes share.
     Slurm,
-    /// Tasks of a Ray cluster; results come back through Ray.
+    /// Tasks of a Ray cluster; Ray copies the results back.
     Ray,
 }
 
 impl On {
-    /// The flag's value.
+    /// Returns the flag's value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -28,11 +28,11 @@ impl On {
     }
 }
 
-/// How to use a cluster.
+/// Flags that say how to use a cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Clusters")]
 pub struct ClusterArgs {
-    /// Where to run it.
+    /// Where to run the work.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = On::Local)]
     pub on: On,
 
@@ -44,7 +44,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
-    /// How often to look.
+    /// How often to look for results.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     pub poll: f64,
 
@@ -60,7 +60,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "auto", hide_default_value = true)]
     pub ray_address: String,
 
-    /// Ray: a Python that has it.
+    /// Ray: a Python that has Ray installed.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     pub python: PathBuf,
 }
@@ -83,7 +83,8 @@ impl ClusterArgs {
         }
     }
 
-    /// The program on the nodes, in order of preference; `name` is its name along PATH.
+    /// Returns candidates for the program on the nodes, in order of preference; `name` is the program's name along
+    /// PATH.
     ///
     /// # Errors
     /// The path of this program cannot be read, or is not UTF-8.
@@ -98,7 +99,7 @@ impl ClusterArgs {
     }
 }
 
-/// The error about a flag that belongs to another kind of cluster.
+/// Returns the error about a flag that belongs to another kind of cluster.
 pub fn only(flag: &str, on: &str) -> Failure {
     Failure::usage(format!("{flag} is for --on {on}; give that, or leave it away"))
 }

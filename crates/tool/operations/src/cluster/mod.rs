@@ -1,8 +1,8 @@
-//! `--on slurm|ray`: work divided into parts, each run by a cluster job. Submits and watches the jobs, and resubmits
-//! those that failed. `sweep run` and `evaluate` define the parts and report what is left of each.
+//! `--on slurm|ray`: runs work on a cluster, one job per part. Submits and watches the jobs, and resubmits those that
+//! failed. `sweep run` and `evaluate` define the parts and report how much of each part has no result yet.
 //!
-//! Completion is decided from the checked results alone: a job that reports success without results has failed, and a
-//! job killed after its last result has succeeded.
+//! Only results that pass their check decide completion. A job that reports success without results has failed; a job
+//! killed after its last result has succeeded.
 //! See docs/decisions/lab.md#9.
 
 mod args;
@@ -24,54 +24,54 @@ use tries::Tries;
 
 pub use args::{ClusterArgs, On, only};
 
-/// Work in parts numbered from 0.
+/// Work that is divided into parts, numbered from 0.
 pub trait Work {
-    /// The kind of work.
+    /// Returns the kind of work.
     fn kind(&self) -> &'static Kind;
 
-    /// Number of pieces of a part without a result; reads the results.
+    /// Reads the results, and returns the number of pieces of a part that lack one.
     ///
     /// # Errors
     /// The results cannot be read.
     fn left(&self, part: u32) -> Result<usize, Failure>;
 
-    /// Number of pieces with a result, and of all pieces; counts files without reading them.
+    /// Returns the number of pieces with a result, and of all pieces. Counts files without reading them.
     ///
     /// # Errors
     /// The directory of results cannot be read.
     fn seen(&self) -> Result<(usize, usize), Failure>;
 
-    /// The script of a Slurm job; `$SLURM_ARRAY_TASK_ID` is its part.
+    /// Returns the script of a Slurm job; `$SLURM_ARRAY_TASK_ID` is its part.
     fn script(&self) -> String;
 
-    /// The command of a Ray task.
+    /// Returns the command of a Ray task.
     ///
     /// # Errors
     /// The existing results cannot be read.
     fn task(&self, part: u32) -> Result<Task, Failure>;
 
-    /// Error text about Slurm jobs of the same work that was divided as `deal` says, and how to watch them.
+    /// Formats the error that Slurm already has jobs of this work, divided as `deal` says, and how to watch them.
     fn other_deal(&self, deal: &str) -> String;
 }
 
-/// A kind of work.
+/// A kind of work, such as a sweep.
 #[derive(Debug)]
 pub struct Kind {
-    /// Name in job and directory names: `sweep`.
+    /// Name in job and directory names, such as `sweep`.
     pub name: &'static str,
-    /// One piece, as text: `pass`.
+    /// Name of one piece, such as `pass`.
     pub piece: &'static str,
     /// Plural of `piece`.
     pub pieces: &'static str,
     /// The program that runs a part.
     pub program: &'static str,
-    /// Files of the directory that every task gets.
+    /// Names of the files in the directory that every task gets.
     pub shared: &'static [&'static str],
-    /// The subdirectory of results.
+    /// Subdirectory of the results.
     pub folder: &'static str,
     /// A Python regular expression for the names of result files. No other file is copied back.
     pub results: &'static str,
-    /// The signal sent to a task's program when its worker is gone.
+    /// Signal sent to a task's program when its Ray worker is gone.
     pub ends_by: i32,
 }
 
@@ -80,7 +80,7 @@ pub struct Kind {
 pub struct Task {
     /// File names of the results that the task already has.
     pub files: Vec<String>,
-    /// The arguments of the program.
+    /// Arguments of the program.
     pub words: Vec<Word>,
 }
 
@@ -89,11 +89,11 @@ pub struct Task {
 pub enum Word {
     /// Literal text.
     Text(String),
-    /// A path relative to the task's directory; empty: that directory.
+    /// A path relative to the task's directory; if empty, that directory.
     Place(String),
 }
 
-/// Resources reserved for a part.
+/// Resources reserved for each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// This many CPUs of a node.
@@ -102,36 +102,36 @@ pub enum Share {
     Node,
 }
 
-/// A launch of work on a cluster.
+/// One execution of work on a cluster.
 pub struct Launch<'a> {
     /// The work.
     pub work: &'a dyn Work,
     /// The flags.
     pub args: &'a ClusterArgs,
-    /// Full path of the directory with results and `logs`: jobs start in another directory.
+    /// Full path of the directory with results and `logs`, because jobs start in another directory.
     pub directory: String,
     /// Identifies the jobs and directories of this work.
     pub id: String,
     /// Number of parts.
     pub parts: u32,
-    /// How the work was divided into parts, as a word.
+    /// Says, as one word, how the work was divided into parts.
     pub deal: String,
-    /// Resources of each part.
+    /// Resources reserved for each part.
     pub share: Share,
-    /// Candidates for the program on the nodes: the first that exists is used.
+    /// Candidates for the program on the nodes; a node uses the first that exists.
     pub programs: Vec<String>,
 }
 
 /// How watching a cluster ended.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// Number of submissions of parts.
+    /// Number of parts submitted, resubmissions included.
     pub submitted: u64,
     /// Parts that were given up, with the reasons.
     pub given_up: Vec<(u32, String)>,
-    /// Why other parts are unfinished.
+    /// Why the remaining parts are unfinished.
     pub stopped: Option<String>,
-    /// The signal that interrupted it.
+    /// The signal that interrupted the watching.
     pub signal: Option<i32>,
     /// Whether the jobs continue in the background (`--detach`).
     pub detached: bool,
@@ -140,13 +140,12 @@ pub struct Watched {
 /// What would be submitted.
 #[derive(Debug, serde::Serialize)]
 pub struct Submission {
-    /// The command's words.
+    /// The words of the command.
     pub command: Vec<String>,
-    /// Its standard input: a job's script, or the driver of the tasks.
+    /// Standard input of the command: a job's script, or the source of the Ray driver.
     pub script: String,
 }
 
-/// State of watching a cluster: progress, signals, attempts.
 struct Watch {
     progress: Progress,
     interrupting: Interrupting,
@@ -155,7 +154,6 @@ struct Watch {
 }
 
 impl Watch {
-    /// Updates the progress.
     fn tell(&mut self, launch: &Launch, how: &str) -> Result<(), Failure> {
         let (done, of) = launch.work.seen()?;
         let what = || format!("{done} of {of} {}; {how}", launch.work.kind().pieces);
@@ -163,12 +161,10 @@ impl Watch {
         Ok(())
     }
 
-    /// The signal received, if any.
     fn signal(&self) -> Option<i32> {
         self.interrupting.received()
     }
 
-    /// Sleeps for `time`, or until a signal is received.
     fn wait(&self, time: Duration) {
         const SLICE: Duration = Duration::from_millis(50);
         let began = Instant::now();
@@ -177,7 +173,6 @@ impl Watch {
         }
     }
 
-    /// Prints a line without disturbing the progress bar.
     fn say(&self, line: &str) {
         if !self.quiet {
             self.progress.aside(|| say(line));
@@ -219,7 +214,7 @@ impl Launch<'_> {
         Ok(Watched { submitted, given_up, stopped, signal, detached })
     }
 
-    /// The submission of these parts.
+    /// Returns the submission of these parts.
     pub fn submission(&self, parts: &[u32]) -> Submission {
         let (command, script) = match self.args.on {
             On::Ray => (ray::command(self), ray::DRIVER.to_string()),
@@ -234,7 +229,7 @@ impl Launch<'_> {
 }
 
 impl Submission {
-    /// The submission as shell text.
+    /// Formats the submission as a shell session.
     pub fn text(&self) -> String {
         let line: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         format!("$ {}\n{}", line.join(" "), self.script)
@@ -250,8 +245,8 @@ impl Word {
     }
 }
 
-/// Creates the directories below `directory` that jobs read and write. For root, they must not be writable by other
-/// users, who could make root run their code.
+/// Creates the directories below `directory` that jobs read and write. If root runs the jobs, other users must not be
+/// able to write there, because they could make root run their code.
 pub fn make_directories(directory: &str, names: &[&str]) -> Result<(), Failure> {
     names.iter().try_for_each(|name| {
         let path = Path::new(directory).join(name);
@@ -261,7 +256,7 @@ pub fn make_directories(directory: &str, names: &[&str]) -> Result<(), Failure> 
     })
 }
 
-/// A path as UTF-8 text for scripts.
+/// Returns a path as UTF-8 text for scripts.
 ///
 /// # Errors
 /// The path is not UTF-8.
@@ -277,7 +272,7 @@ fn words_of(command: &Command) -> Vec<String> {
     words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A word quoted for a shell.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -286,7 +281,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// The last line that is not blank, of a log or of a command's errors.
+/// Returns the last line that is not blank; for logs and error output.
 fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

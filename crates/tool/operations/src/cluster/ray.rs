@@ -1,5 +1,6 @@
 //! Ray: a Python driver submits each part as a task and copies the results back. The driver reads the request from its
-//! standard input. When its standard input is closed, for example because this process died, it cancels its tasks and exits.
+//! standard input. When that input is closed, for example because this process died, the driver cancels its tasks and
+//! exits.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -14,10 +15,8 @@ use sys::trust;
 use super::{Launch, Outcome, Share, Watch, Word, last_line};
 use crate::Failure;
 
-/// Source of the driver.
 pub(super) const DRIVER: &str = include_str!("driver.py");
 
-/// Events that the driver reports.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Event {
@@ -29,7 +28,6 @@ enum Event {
     Ended { part: u32, why: Option<String> },
 }
 
-/// Path of the driver's file.
 fn file(launch: &Launch) -> String {
     format!("{}/logs/driver.py", launch.directory)
 }
@@ -95,7 +93,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
         how = format!("{} of {} parts have not ended", waiting.len(), parts.len());
     }
     if watch.signal().is_none() {
-        // The driver ended before these parts.
+        // The driver ended before these parts did.
         let said = fs::read(log(launch)).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let why = last_line(&said).unwrap_or("it said nothing").to_string();
@@ -107,14 +105,12 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
     Ok(())
 }
 
-/// Poll interval for signals.
 const POLL: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn log(launch: &Launch) -> String {
     format!("{}/logs/ray.log", launch.directory)
 }
 
-/// A running driver; stopped on drop.
 struct Driver {
     child: Child,
     lines: Receiver<String>,
@@ -142,7 +138,7 @@ impl Driver {
             Failure::cannot(format!("{python}: {error}; {remedy}"))
         })?;
         let request = format!("{}\n", request(launch, parts)?);
-        // Ignore errors: a driver that has already ended prints the reason.
+        // Ignore write errors: a driver that has already ended has printed the reason.
         let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(request.as_bytes()));
         let (sender, lines) = channel();
         let stdout = child.stdout.take().expect("it was asked for");
@@ -161,7 +157,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Closing its input makes the driver end its tasks first.
+        // Close the driver's input, which makes the driver cancel its tasks and exit.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -182,7 +178,7 @@ fn request(launch: &Launch, parts: &[u32]) -> Result<Value, Failure> {
         "address": launch.args.ray_address,
         "directory": launch.directory,
         "kind": kind.name,
-        // Nodes may share a machine, and works may share a node.
+        // Nodes may share a machine, and several works may share a node, so the name must be unique.
         "name": launch.id,
         "program": kind.program,
         "programs": launch.programs,

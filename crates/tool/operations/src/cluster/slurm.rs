@@ -1,6 +1,6 @@
-//! Slurm: an array of jobs, one per part. The only record of the jobs is the queue: they are found by a name that holds
-//! a hash of the directory and how the work was divided, so the submitting process may be gone. Without accounting
-//! Slurm does not report how a job ended; its results and its log do.
+//! Slurm: an array of jobs, one per part. The queue is the only record of the jobs. Job names hold a hash of the
+//! directory and how the work was divided, so jobs are found even if the submitting process is gone. Without
+//! accounting, Slurm does not report how a job ended; its results and its log do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,21 +10,21 @@ use std::process::{Command, Output, Stdio};
 use super::{Launch, Outcome, Share, Watch, last_line};
 use crate::Failure;
 
-/// Polls for the results of a part whose job is gone before it counts as failed: a shared file system may show new
-/// files half a minute late.
+/// Number of polls for the results of a part whose job is gone, before the job counts as failed. A shared file system
+/// may show new files half a minute late.
 const RESULT_POLLS: u32 = 6;
 
-/// Consecutive failed Slurm commands (five minutes) before giving up: the controller may be restarting.
+/// Number of consecutive failed Slurm commands (five minutes) before giving up, because the controller may be
+/// restarting.
 const UNANSWERED: u32 = 60;
 
-/// Back-off between resubmissions: seconds per attempt without progress, except the first.
+/// Back-off before a resubmission: seconds per attempt without progress, the first not counted.
 const BACKOFF: u32 = 30;
 
-/// A job in the queue.
 #[derive(Debug, PartialEq, Eq)]
 struct Job {
     array: u64,
-    /// The job's cluster, if Slurm was asked about several.
+    /// The job's cluster, if several clusters were queried.
     cluster: Option<String>,
     state: String,
     reason: String,
@@ -34,7 +34,7 @@ type Queue = BTreeMap<u32, Job>;
 
 pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure> {
     let mut queue = look(launch)?;
-    // Parts with a job, and how often the job was missing from the queue.
+    // For each part with a job, the number of consecutive polls in which the queue lacked the job.
     let mut watched: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut unanswered, mut refused) = (0, 0);
     loop {
@@ -50,11 +50,11 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         watched.retain(|_, missed| *missed < RESULT_POLLS);
         let wanted: BTreeSet<u32> =
             watch.tries.left().filter(|part| !watched.contains_key(part)).collect();
-        // Submit only while the queue is known: a submission that seemed to fail may be queued.
+        // Submit only while the queue is known: a submission that reported failure may still be queued.
         if unanswered == 0 {
             match submit_all(launch, watch, &wanted, &mut watched) {
                 Ok(()) => refused = 0,
-                // Nothing was ever submitted: most likely an option is wrong.
+                // If no submission has ever succeeded, an option is most likely wrong.
                 Err(failure) if watch.tries.submitted() == 0 || launch.args.detach => {
                     return Err(failure);
                 }
@@ -94,14 +94,15 @@ impl Job {
         Self { array: 0, cluster: None, state, reason }
     }
 
-    /// Whether Slurm holds the job because it could not be started: nobody would release it.
+    /// Returns whether Slurm holds the job because it could not be started. Nobody would release such a job.
     fn is_refused(&self) -> bool {
         let reason = self.reason.to_lowercase().replace('_', " ");
         self.state == "PD" && (reason.contains("launch failed") || reason.contains("max requeue"))
     }
 }
 
-/// Handles a failed Slurm command that may succeed later. Prints the first failure in a row, gives up after the last.
+/// Handles a failed Slurm command that may succeed later: prints the first of consecutive failures, and gives up after
+/// [`UNANSWERED`].
 fn tolerate_failure(
     launch: &Launch,
     watch: &Watch,
@@ -118,20 +119,19 @@ fn tolerate_failure(
     Ok(())
 }
 
-/// How to continue watching the jobs, and how to cancel them.
+/// Says how to continue watching the jobs, and how to cancel them.
 fn hint(launch: &Launch) -> String {
     let ending = ending(launch, &name(launch));
     format!("the same command (without --detach) watches them, {ending} ends them")
 }
 
-/// The command that cancels the jobs of a name.
 fn ending(launch: &Launch, name: &str) -> String {
     let clusters = clusters(&launch.args.slurm_options);
     let clusters = clusters.map_or(String::new(), |list| format!("--clusters={list} "));
     format!("`scancel {clusters}--name={name}`")
 }
 
-/// The clusters that jobs are submitted to, if the options name any.
+/// Returns the clusters that jobs are submitted to, if the options name any.
 fn clusters(options: &[String]) -> Option<String> {
     let mut named = None;
     let mut words = options.iter().map(String::as_str);
@@ -144,13 +144,13 @@ fn clusters(options: &[String]) -> Option<String> {
         };
         named = if value.is_empty() { words.next() } else { Some(value.trim()) };
     }
-    // Only sbatch reads SBATCH_CLUSTERS; SLURM_CLUSTERS applies to all commands.
+    // sbatch alone reads SBATCH_CLUSTERS; all commands read SLURM_CLUSTERS.
     let named = named.map(str::to_string);
     named.or_else(|| std::env::var("SBATCH_CLUSTERS").ok()).filter(|list| !list.is_empty())
 }
 
-/// A Slurm command about existing jobs, without the user's environment variables for its output format and filters,
-/// which would hide some jobs; the cluster choice is kept.
+/// Returns a Slurm command about existing jobs. Removes the user's environment variables for output format and filters,
+/// which would hide some jobs; keeps the choice of clusters.
 fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     let mut command = Command::new(program);
     let prefix = format!("{}_", program.to_uppercase());
@@ -164,7 +164,6 @@ fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     command
 }
 
-/// The name of the jobs.
 fn name(launch: &Launch) -> String {
     format!("{}{}", prefix(launch), launch.deal)
 }
@@ -173,7 +172,7 @@ fn prefix(launch: &Launch) -> String {
     format!("superpage-{}-{}-of-", launch.work.kind().name, launch.id)
 }
 
-/// The command that submits `parts`, to begin after `later` seconds.
+/// Returns the command that submits `parts`, which begin `later` seconds from now.
 pub(super) fn submission(launch: &Launch, parts: &[u32], later: u32) -> Command {
     let logs = launch.directory.replace('%', "%%");
     let mut command = Command::new("sbatch");
@@ -192,7 +191,7 @@ pub(super) fn submission(launch: &Launch, parts: &[u32], later: u32) -> Command 
     command
 }
 
-/// Parts as a list with ranges: 0-3,7.
+/// Formats parts as a list with ranges: 0-3,7.
 fn list(parts: &[u32]) -> String {
     let runs = parts.chunk_by(|one, next| one + 1 == *next);
     let word = |run: &[u32]| match run {
@@ -202,7 +201,6 @@ fn list(parts: &[u32]) -> String {
     runs.map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Submits the parts `wanted` and adds them to `watched`.
 fn submit_all(
     launch: &Launch,
     watch: &mut Watch,
@@ -228,11 +226,11 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     let mut command = submission(launch, parts, later);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| unstartable("sbatch", &error))?;
-    // sbatch may fail before it has read its script.
+    // Ignore write errors: sbatch may fail before it has read its script.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(launch.work.script().as_bytes()));
     let output = child.wait_with_output().map_err(|error| unstartable("sbatch", &error))?;
     let answer = said(&output, "sbatch")?;
-    // "4711", or "4711;cluster".
+    // sbatch prints "4711" or "4711;cluster".
     let job = answer.trim().split(';').next().and_then(|job| job.parse().ok());
     job.ok_or_else(|| {
         Failure::usage(format!(
@@ -243,7 +241,6 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     })
 }
 
-/// The waiting and running jobs of this work.
 fn look(launch: &Launch) -> Result<Queue, Failure> {
     let mut command = about_jobs("squeue", clusters(&launch.args.slurm_options).as_deref());
     // --all includes hidden partitions. Keep the headings: only they name the clusters.
@@ -252,13 +249,13 @@ fn look(launch: &Launch) -> Result<Queue, Failure> {
     parse(launch, &said(&output, "squeue")?)
 }
 
-/// Parses squeue's output; jobs with other names are ignored.
+/// Parses squeue's output. Jobs with other names are ignored.
 fn parse(launch: &Launch, answer: &str) -> Result<Queue, Failure> {
     let (prefix, parts) = (prefix(launch), launch.parts);
     let (mut queue, mut cluster) = (Queue::new(), None);
     for line in answer.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(name) = line.strip_prefix("CLUSTER:") {
-            // Heading of the jobs of one cluster.
+            // This heading begins the jobs of one cluster.
             cluster = Some(name.trim().to_string());
             continue;
         }
@@ -296,7 +293,7 @@ fn cancel_refused(launch: &Launch, queue: &Queue, watch: &Watch) -> Result<(), F
     Ok(())
 }
 
-/// The queue as text: 2 running, 62 waiting (Resources).
+/// Formats the queue: 2 running, 62 waiting (Resources).
 fn words(queue: &Queue) -> String {
     let running = queue.values().filter(|job| job.state != "PD" && job.state != "?").count();
     let waiting: Vec<&Job> = queue.values().filter(|job| job.state == "PD").collect();
@@ -306,7 +303,7 @@ fn words(queue: &Queue) -> String {
     format!("{running} running, {} waiting{why}", waiting.len())
 }
 
-/// Why a part ended incomplete, from the last line of its log.
+/// Returns why a part ended incomplete, from the last line of its log.
 fn why(launch: &Launch, part: u32) -> String {
     let log = format!("{}/logs/part-{part}.log", launch.directory);
     match fs::read(&log) {
@@ -329,7 +326,7 @@ fn unstartable(program: &str, error: &std::io::Error) -> Failure {
     Failure::cannot(format!("{program}: {error}; {remedy}"))
 }
 
-/// The output of a Slurm command that succeeded.
+/// Returns the output of a Slurm command, or an error if the command failed.
 fn said(output: &Output, program: &str) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

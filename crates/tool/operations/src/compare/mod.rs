@@ -46,13 +46,13 @@ pub struct Request {
     pub metric: Vec<String>,
     /// Names of those numbers.
     pub metric_name: Vec<String>,
-    /// Directions in which they are better: one for all, or one per number.
+    /// Directions in which the numbers are better: one for all, or one per number.
     pub metric_better: Vec<BetterArg>,
     /// When to warm memory before a run.
     pub warm_memory: WarmMemory,
     /// Whether runs with a non-zero exit code count.
     pub ignore_failure: bool,
-    /// Whether to predict the effect too.
+    /// Whether to also predict the effect.
     pub predict: bool,
     /// The option to vary, and its values.
     pub vary: Option<Vary>,
@@ -63,7 +63,7 @@ pub struct Request {
 }
 
 impl Default for Request {
-    /// An empty request with the default options.
+    /// Returns an empty request with the default options.
     fn default() -> Self {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true)]
@@ -100,7 +100,7 @@ impl Default for Request {
 pub struct Compared {
     /// The comparison; `None` if a signal interrupted it before every arm had two runs.
     pub document: Option<Box<Document>>,
-    /// The signal that interrupted it.
+    /// The signal that interrupted the comparison.
     pub signal: Option<i32>,
     /// Why the requested prediction is missing.
     pub unpredicted: Option<Failure>,
@@ -108,7 +108,7 @@ pub struct Compared {
 
 /// Default time limit in seconds.
 pub const MAX_SECONDS: f64 = 300.0;
-/// Extended time limit in seconds, for programs whose minimum runs exceed the default.
+/// Extended time limit in seconds, for programs whose minimum runs take longer than the default.
 const PATIENCE_SECONDS: f64 = 1800.0;
 
 /// Stopping rule and judging.
@@ -154,7 +154,6 @@ pub struct RuleArgs {
 }
 
 impl Request {
-    /// The experiment with one command.
     fn job(&self, command: Vec<Word>, metrics: Vec<MetricSpec>) -> Result<Job, Failure> {
         Ok(Job {
             shown: self.shown_command(&command),
@@ -174,7 +173,7 @@ impl Request {
         })
     }
 
-    /// The command to start: the given one, or this program with a workload.
+    /// Returns the command to start: the given one, or this program with a workload.
     pub(crate) fn command_to_compare(&self) -> Result<Vec<Word>, Failure> {
         let Some(workload) = self.workload else {
             let service = self.service.words()?;
@@ -194,7 +193,7 @@ impl Request {
         crate::workloads::command(workload, &self.workload_args.settings(workload)?)
     }
 
-    /// The command to display: without the path of this program.
+    /// Returns the command to display: for a workload, without the path of this program.
     fn shown_command(&self, command: &[Word]) -> Vec<Word> {
         let mut shown = command.to_vec();
         if self.workload.is_some() {
@@ -229,7 +228,6 @@ impl Request {
         Ok(metrics)
     }
 
-    /// The metrics of `--metric`, with names and directions.
     fn given_metrics(&self) -> Result<Vec<MetricSpec>, Failure> {
         let count = self.metric.len();
         let (names, better) = (&self.metric_name, &self.metric_better);
@@ -269,7 +267,7 @@ impl Request {
                     .map_or(Better::Higher, |better| (*better).into()),
             })
             .collect();
-        // Names of the run time, also as tables call a service's load time.
+        // Reserved names: tables call a run's time `wall`, and a service's load time `load`.
         let own: &[&str] = if is_service { &["wall", "load"] } else { &["wall"] };
         if let Some(spec) = specs.iter().find(|spec| own.contains(&spec.name.as_str())) {
             return Err(Failure::usage(format!(
@@ -323,7 +321,7 @@ impl Request {
     /// The runs fail, or the prediction cannot be prepared.
     pub fn run(&self) -> Result<Compared, Failure> {
         let job = self.to_job()?;
-        // First, so that an impossible prediction fails before minutes of runs.
+        // Prepare the prediction first, so that an impossible prediction fails before minutes of runs.
         let mut predicting = self.predict.then(|| Predicting::new(self)).transpose()?;
         let between = &mut || predicting.iter_mut().for_each(Predicting::between);
         let mut document = match shift::run(job, self.workload, between)? {
@@ -332,7 +330,7 @@ impl Request {
                 return Ok(Compared { document, signal: Some(signal), unpredicted: None });
             }
         };
-        // A failed prediction must not discard minutes of runs.
+        // If the prediction fails, keep the result of minutes of runs.
         let predicted = predicting.map(|predicting| predicting.predict(&document)).transpose();
         let unpredicted = match predicted {
             Ok(predicted) => {

@@ -1,4 +1,4 @@
-//! The prediction of a comparison: made from the program's accesses, recorded before the runs, and from the reference
+//! Predicts the effect for a comparison from the program's accesses, recorded before the runs, and from the reference
 //! arm's times.
 
 use experiment::analysis::analyse;
@@ -8,7 +8,7 @@ use super::Request;
 use crate::Failure;
 use crate::predict::{self, Pricing, Subject, SubjectDemand};
 
-/// What is known before the runs.
+/// Input of the prediction that is collected before and between the runs.
 pub struct Predicting {
     subject: Subject,
     asked: SubjectDemand,
@@ -18,8 +18,8 @@ pub struct Predicting {
 }
 
 impl Predicting {
-    /// Collects the accesses and measures prices; for a workload also its timed phase, which a comparison reports only
-    /// as a rate.
+    /// Collects the accesses and measures prices. For a workload, also measures the seconds of its timed phase, which a
+    /// comparison reports only as a rate.
     pub fn new(request: &Request) -> Result<Self, Failure> {
         let quiet = request.quiet;
         let subject = match request.workload {

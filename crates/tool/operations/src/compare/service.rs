@@ -1,5 +1,5 @@
-//! `compare --service`: a server that is started, loaded and stopped for each run. Translates flags, or a file of them,
-//! to a [`Service`].
+//! `compare --service`: a server that is started, loaded and stopped for each run. Translates flags, or a suite file
+//! with the same options, to a [`Service`].
 
 use std::path::PathBuf;
 
@@ -83,13 +83,13 @@ const OWN: [&str; 13] = [
 ];
 
 impl ServiceArgs {
-    /// The texts of all commands.
+    /// Returns the texts of all commands.
     pub fn texts(&mut self) -> [&mut Option<String>; 7] {
         let Self { service, load, ready, setup, prepare, stop, teardown, .. } = self;
         [service, load, ready, setup, prepare, stop, teardown]
     }
 
-    /// The command that starts the service.
+    /// Returns the words of the command that starts the service.
     pub fn words(&self) -> Result<Option<Vec<Word>>, Failure> {
         let Some(text) = &self.service else { return Ok(None) };
         match launch::split_words(text) {
@@ -103,7 +103,7 @@ impl ServiceArgs {
         }
     }
 
-    /// The service's commands and limits, and the user they run as.
+    /// Returns the service's commands and limits, and the user they run as.
     pub fn around(&self) -> Result<Option<(Service, Option<User>)>, Failure> {
         let (Some(service), Some(load)) = (&self.service, &self.load) else { return Ok(None) };
         let user = self.user.as_deref().map(find).transpose()?;
@@ -131,7 +131,7 @@ impl ServiceArgs {
     }
 }
 
-/// The user of `--as`, if this process may switch to that user.
+/// Returns the user of `--as`, if this process may switch to that user.
 fn find(name: &str) -> Result<User, Failure> {
     let found = User::find(name).map_err(Failure::cannot)?;
     let Some(user) = found else {
@@ -147,7 +147,7 @@ fn find(name: &str) -> Result<User, Failure> {
     }
 }
 
-/// `NAME=REGEX`, a named metric of a service: the name is a word directly before `=`.
+/// Splits `NAME=REGEX`, a named metric of a service: the name is a word directly before `=`.
 pub fn named(metric: &str) -> Option<(&str, &str)> {
     let (name, regex) = metric.split_once('=')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

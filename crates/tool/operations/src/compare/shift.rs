@@ -1,4 +1,4 @@
-//! `compare stream` repeats its runs with arrays shifted by a cache line if equal runs differ too much.
+//! `compare stream` repeats its runs with arrays shifted by a cache line if runs of one arm differ too much.
 //! See docs/decisions/compare.md#6.
 
 use experiment::arrays;
@@ -15,7 +15,7 @@ use crate::reporter::say;
 /// Maximum number of shifts: if more are needed, the deviation has another cause.
 const MAX_SHIFTS: usize = 3;
 
-/// Runs `job`; for STREAM also with other offsets, unless one was given.
+/// Runs `job`. For STREAM without a given offset, tries further offsets.
 pub fn run(
     mut job: Job,
     workload: Option<Workload>,
@@ -40,7 +40,7 @@ pub fn run(
                 return Ok(JobOutcome::Document(placed(document, offset, earlier)));
             }
             JobOutcome::Signal(signal, made) => {
-                // Interrupted before its first block: the earlier runs are the result.
+                // The signal came before this offset had a complete block: return the previous offset's runs.
                 let last = made.map(|document| (offset, document)).or_else(|| earlier.pop());
                 let document = last.map(|(offset, document)| placed(document, offset, earlier));
                 return Ok(JobOutcome::Signal(signal, document));
@@ -49,10 +49,10 @@ pub fn run(
     }
 }
 
-/// Prepares the next runs with `offset`, in the remaining time.
+/// Prepares the next runs with `offset`, within the remaining time.
 fn shift(job: &mut Job, offset: u64, last: &Document) {
     if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
-        // Names the value of a series.
+        // Include the arguments: in a series they tell which value this is.
         let run = words::command(job.shown.iter().skip(2));
         say(&format!(
             "{run}: {}: {} has a standard deviation of {}: repeating with --offset {offset}",
@@ -66,13 +66,13 @@ fn shift(job: &mut Job, offset: u64, last: &Document) {
     for command in [&mut job.command, &mut job.shown] {
         match command.iter().position(|word| word == "--offset") {
             Some(at) => command[at + 1] = offset.to_string().into(),
-            // After `superpage workload stream`.
+            // Insert after the three words `superpage workload stream`.
             None => drop(command.splice(3..3, ["--offset".into(), offset.to_string().into()])),
         }
     }
 }
 
-/// The document with its array offset and the earlier offsets.
+/// Adds the array offset and the attempts with earlier offsets to the document.
 fn placed(
     mut document: Box<Document>,
     offset_bytes: u64,

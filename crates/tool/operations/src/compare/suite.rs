@@ -1,5 +1,5 @@
 //! An entry of a suite: one application, its requirements, and its comparison. `compare --suite` runs one entry,
-//! `evaluate` all.
+//! `evaluate` runs all.
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -30,32 +30,32 @@ const DIRECTORY: &str = "{dir}";
 
 /// One application.
 pub struct Entry {
-    /// Name in tables; the file's name if it has only one entry.
+    /// Name in tables. If the file has only one entry, the file's name.
     pub name: String,
     /// The suite's file.
     pub path: PathBuf,
-    /// Programs that the entry starts.
+    /// Programs that must be installed.
     needs: Vec<String>,
-    /// A command that succeeds if the other requirements are met.
+    /// A command that succeeds if all other requirements are met.
     check: Option<String>,
     /// How to install the requirements.
     packages: Option<String>,
     pub(super) suite: Suite,
 }
 
-/// Environment made by `setup`; lives while a command is compared.
+/// The environment that `setup` made. It lives while a command is compared.
 pub struct Around {
     directory: Option<Scratch>,
     teardown: Option<String>,
 }
 
-/// Splits `FILE:NAME`, both of which may contain colons: at the first colon after an existing file.
+/// Splits `FILE:NAME` at the first colon that follows an existing file's name, because both parts may contain colons.
 pub fn split(text: &str) -> Option<(&str, &str)> {
     let mut colons = splits(text);
     colons.find(|(file, _)| Path::new(file).is_file()).or_else(|| text.rsplit_once(':'))
 }
 
-/// The texts before and after each colon.
+/// Returns, for each colon, the text before and after it.
 pub fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]))
 }
@@ -77,7 +77,7 @@ impl Entry {
         }
     }
 
-    /// The entries of a file, or for `FILE:NAME` the one of that name.
+    /// Reads the entries of a file; for `FILE:NAME`, only the entry of that name.
     pub fn read(path: &Path) -> Result<Vec<Self>, Failure> {
         let text = path.display().to_string();
         let Some((file, name)) = split(&text).filter(|_| !path.exists()) else {
@@ -95,7 +95,7 @@ impl Entry {
         }
     }
 
-    /// Missing programs, and how to install them. Runs nothing.
+    /// Returns the missing programs, and how to install them. Runs nothing.
     pub fn missing_programs(&self) -> Option<String> {
         let search = facts::search_path();
         let is_missing = |name: &&String| Program::find(name, &search).is_err();
@@ -103,7 +103,7 @@ impl Entry {
         (!missing.is_empty()).then(|| self.with_packages(format!("needs {}", missing.join(", "))))
     }
 
-    /// Missing requirements, and how to install them. Runs the entry's `check`.
+    /// Returns the missing requirements, and how to install them. Runs the entry's `check`.
     pub fn missing(&self) -> Option<String> {
         self.missing_programs().or_else(|| {
             let check = self.check.as_ref()?;
@@ -112,7 +112,7 @@ impl Entry {
         })
     }
 
-    /// The command that must succeed before the entry is run.
+    /// Returns the command that must succeed before the entry is run.
     pub fn check(&self) -> Option<&str> {
         self.check.as_deref()
     }
@@ -129,7 +129,7 @@ impl Entry {
         directory.map_or(text.clone(), |it| text.replace(DIRECTORY, &it.display().to_string()))
     }
 
-    /// Completes `request` from the entry; options of the request take precedence. A dry run runs no setup.
+    /// Completes `request` from the entry. Options of the request take precedence. A dry run runs no setup.
     fn apply(
         mut self,
         mut request: Request,
@@ -178,9 +178,9 @@ impl Entry {
         Ok((request, around))
     }
 
-    /// Compares the entry for at most `max_seconds`; arms that cannot run here are left out.
+    /// Compares the entry for at most `max_seconds`. Arms that cannot run here are left out.
     pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
-        // Catches signals also during setup and teardown.
+        // Catch signals also during setup and teardown.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let applied = self.apply(Request::default(), false);
         if let Some(signal) = interrupting.received() {
@@ -197,18 +197,18 @@ impl Entry {
 }
 
 impl Request {
-    /// Compares; arms that cannot run here are left out.
+    /// Runs the comparison. Arms that cannot run here are left out.
     fn compare_as_chosen(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
         let command = self.command_to_compare()?;
         let mut job = self.job(command, self.metric_specs()?)?;
         job.settings.max_seconds = Some(max_seconds);
-        // One block is not enough for a result: do not cut off the second.
+        // One block is not enough for a result, so allow the second even past the time limit.
         job.settings.patience_seconds = Some(0.0);
         (job.is_choice, job.quiet) = (true, quiet);
         shift::run(job, self.workload, &mut || ())
     }
 
-    /// The request completed from its suite, and the environment that setup made.
+    /// Returns the request completed from its suite, and the environment that setup made.
     ///
     /// # Errors
     /// The suite cannot be read, or its setup fails.
@@ -248,7 +248,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Words, Failure> {
     })
 }
 
-/// Runs a suite's command silently; on failure returns the end of its standard error.
+/// Runs a suite's command silently. On failure returns the end of its standard error.
 fn sh(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -262,7 +262,7 @@ fn sh(command: &str) -> Result<(), String> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
-        // The child gets signals of the terminal itself; forward those sent only to this process.
+        // The terminal signals the child too; forward signals that were sent only to this process.
         if asked.signal() != told {
             told = asked.signal();
             for pid in process::tree(&Root::real(), Pid(child.id() as i32)) {

@@ -21,7 +21,6 @@ use crate::Failure;
 use crate::files;
 use crate::jobs::arms::{self, BetterArg};
 
-/// Maximum size of a suite file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The keys of an entry.
@@ -37,7 +36,8 @@ pub struct Suite {
     pub min_coverage: Option<f64>,
 }
 
-/// Reads a file of entries, or of one entry without a heading; `entry` parses the keys, `true`: one of several.
+/// Reads a file with several entries, or with one entry and no heading. `entry` parses the keys; its flag says whether
+/// the file has several.
 pub fn entries<T>(
     path: &Path,
     entry: impl Fn(&mut Reader<'_>, bool) -> T,
@@ -65,7 +65,7 @@ fn read<T>(
 }
 
 pub fn keys(keys: &mut Reader<'_>) -> Suite {
-    // Other service keys are then unknown keys.
+    // With `command` or `workload`, all service keys but setup and teardown are unknown.
     let plain = plain(keys);
     if plain.is_some() {
         let around = ServiceArgs {
@@ -95,7 +95,7 @@ pub fn keys(keys: &mut Reader<'_>) -> Suite {
     figures(keys, Suite { service, ..Suite::default() })
 }
 
-/// The arguments of `compare` for a command or a workload; `None`, with an error recorded, if invalid.
+/// Returns the arguments of `compare` for a command or a workload; `None`, with an error recorded, if they are invalid.
 fn plain(keys: &mut Reader<'_>) -> Option<Vec<String>> {
     let words = |value: &DeValue<'_>| {
         let text: String = parsed(value, "a command in quotes")?;
@@ -129,7 +129,7 @@ fn figures(keys: &mut Reader<'_>, suite: Suite) -> Suite {
     }
 }
 
-/// One value, or a list of values.
+/// Reads one value, or a list of values.
 pub fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     let found = keys.optional_by(name, |value| match value {
         DeValue::Array(_) => list(value, &format!("{}, or a list of such", T::allowed())),
@@ -138,7 +138,6 @@ pub fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     found.unwrap_or_default()
 }
 
-/// An arm as in `--arm`.
 struct Arm(Recipe);
 
 impl Field for Arm {

@@ -9,7 +9,6 @@ use super::{MAX_SECONDS, Request};
 use crate::Failure;
 use crate::jobs::JobOutcome;
 
-/// Maximum number of values.
 const MAX_VALUES: usize = 64;
 
 /// The varied option and its values.
@@ -19,7 +18,6 @@ pub struct Vary {
     values: Vec<Value>,
 }
 
-/// One value: its text and number.
 #[derive(Clone, Debug, PartialEq)]
 struct Value {
     text: String,
@@ -92,13 +90,13 @@ fn parse_for(text: &str, cpus: u64) -> Result<Vary, String> {
 pub struct Varied {
     /// The comparisons.
     pub series: Series,
-    /// The signal that interrupted it.
+    /// The signal that interrupted the series.
     pub signal: Option<i32>,
     /// Why the series ended before its last value.
     pub failed: Option<Failure>,
 }
 
-/// The comparisons of a series, fully prepared.
+/// The comparisons of a series, checked and ready to run.
 pub struct Jobs<'a> {
     request: &'a Request,
     vary: &'a Vary,
@@ -117,7 +115,7 @@ impl<'a> Jobs<'a> {
         Ok(Self { request, vary, commands, metrics: request.metric_specs()? })
     }
 
-    /// Runs the comparisons. Each may use an equal part of the time left.
+    /// Runs the comparisons. Each may use an equal part of the remaining time.
     ///
     /// # Errors
     /// The request contradicts itself. Later failures are in [`Varied::failed`].

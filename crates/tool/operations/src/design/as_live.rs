@@ -1,4 +1,4 @@
-//! The design that `run --design` really applies, as a design of its own: the laboratory simulates it for comparison
+//! Derives the design that `run --design` really applies. The laboratory simulates the derived design, for comparison
 //! with a live run. See docs/decisions/lab.md#8.
 
 use design::{Design, designs};
@@ -8,11 +8,11 @@ use policy::{LaunchPages, Scale};
 use super::recipe::{KERNEL, executor_of, gives_at_fault};
 use crate::Failure;
 
-/// [`KERNEL`] with the greater allocation effort at faults that advised memory gets.
+/// Preset like [`KERNEL`], but with the greater allocation effort that faults in advised memory get.
 const KERNEL_ADVISED: &str = "linux-6-always";
 
-/// The design that `run --design` applies instead of `design`, with its summary; `None`: `design` itself. In-place
-/// executors apply it exactly, except for when frames are zeroed.
+/// Returns the design that `run --design` applies instead of `design`, with a summary; `None`: it applies `design`
+/// itself. In-place executors apply a design exactly, except for when frames are zeroed.
 pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Failure> {
     let policy = design.policy(Scale::X86);
     if executor_of(design, executor) == Executor::InPlace {
@@ -30,15 +30,15 @@ pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Fa
     Ok(Some(Design::from_toml(&name, &text)?))
 }
 
-/// The kernel's own superpages at faults.
+/// Returns the rules of the kernel's own superpages at faults.
 fn kernels() -> Result<(String, String), Failure> {
     let rules = kernel(KERNEL_ADVISED, &["allocation.", "preparation.", "mapping."])?
         .replace("allocation.effort = \"direct\"", "allocation.effort = \"direct-retry\"");
     Ok(("this kernel's transparent superpages, of advised memory".to_string(), rules))
 }
 
-/// Base pages at faults, and superpages by copying: `superpage` polls reservations every 10 ms for completion
-/// (docs/decisions/live.md#6); scans keep their periods.
+/// Returns rules for base pages at faults, and superpages made by copying: `superpage` polls reservations every 10 ms
+/// for completion (docs/decisions/live.md#6). Scans keep their periods.
 fn beside(design: &Design, reserves: bool) -> (String, String) {
     let keys = design.keys();
     let value = |key: &str| {
@@ -71,7 +71,7 @@ fn beside(design: &Design, reserves: bool) -> (String, String) {
     (summary, format!("{rules}{scan}"))
 }
 
-/// The keys of a kernel preset that start with one of `below`.
+/// Returns the keys of a kernel preset that start with one of `below`.
 fn kernel(name: &str, below: &[&str]) -> Result<String, Failure> {
     let keys = designs::find(name)?.keys().into_iter();
     let own = keys.filter(|(key, _)| below.iter().any(|below| key.starts_with(below)));
@@ -106,7 +106,7 @@ mod tests {
         }
         let ingens = of("ingens").unwrap();
         assert_eq!(value(&ingens, "mapping.scan.least-present"), "460");
-        // The running kernel's own rules.
+        // This rule is the running kernel's.
         assert_eq!(value(&ingens, "memory.contended-permille"), "0");
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let linux = of("linux-4.3").unwrap();
         assert_eq!(value(&linux, "allocation.effort"), "\"direct-retry\"");
         assert_eq!(value(&linux, "memory.contended-permille"), "0");
-        // A design that prepares its reservations at the first fault.
+        // This design prepares its reservations at the first fault.
         assert_eq!(value(&of("quicksilver-sync-1").unwrap(), "allocation.form"), "\"superpage\"");
         assert!(of("base").is_none() && of("hugetlb").is_none());
     }

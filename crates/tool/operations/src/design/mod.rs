@@ -1,4 +1,4 @@
-//! Superpage designs named on the command line, and running programs under them.
+//! Finds superpage designs named on the command line, and runs programs under them.
 
 mod as_live;
 pub mod recipe;
@@ -13,9 +13,9 @@ use crate::{Failure, files};
 
 /// A design named on the command line.
 pub struct Named {
-    /// The preset's name, or the file.
+    /// The preset's name, or the file's path.
     pub label: String,
-    /// Its file; `None` for a preset.
+    /// Path of the design's file; `None` for a preset.
     pub file: Option<String>,
     /// The design's TOML text with comments.
     pub text: String,
@@ -23,8 +23,8 @@ pub struct Named {
     pub design: Design,
 }
 
-/// Finds a design by name or alias, or reads a file. A word with a slash, one that ends in `.toml`, or an existing file
-/// that is no preset is a file.
+/// Finds a design by name or alias, or reads a file. A word is a file if it has a slash, ends in `.toml`, or names an
+/// existing file and no preset.
 pub fn load(word: &str) -> Result<Named, Failure> {
     let looks_like_file = word.contains('/') || word.ends_with(".toml");
     let preset = designs::preset(word);
@@ -44,10 +44,9 @@ pub fn load(word: &str) -> Result<Named, Failure> {
     Ok(Named { label, file: None, text, design: preset.design()? })
 }
 
-/// Maximum size of a design file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The text of a design file.
+/// Reads the text of a design file.
 ///
 /// # Errors
 /// The file cannot be read.

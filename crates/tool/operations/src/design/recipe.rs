@@ -1,5 +1,5 @@
-//! Translates a superpage design to a recipe for `run --design`: which rules the library inside the program applies,
-//! and which remain the kernel's.
+//! Translates a superpage design to a recipe for `run --design`. Decides which rules the library inside the program
+//! applies, and which remain the kernel's.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::Named;
 use crate::Failure;
 use crate::facts;
 
-/// The preset of an unmodified kernel, to which a design's other rules are compared.
+/// The preset of an unmodified kernel. A design's other rules are compared with it.
 pub(super) const KERNEL: &str = "linux-6";
 /// The presets of a hugetlb pool and of base pages.
 const KERNEL_POOL: &str = "hugetlb";
@@ -34,14 +34,14 @@ pub struct RuleNote {
     pub instead: Instead,
     /// What the rule decides.
     pub bearing: Bearing,
-    /// The rule and what is done instead, or why nothing is.
+    /// The rule, and what is done instead or why nothing is done.
     pub words: String,
 }
 
 /// What a rule decides. See docs/decisions/live.md#15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bearing {
-    /// Whether superpages are made: without such a rule, a program does not run under its design.
+    /// Whether superpages are made. If such a rule cannot be applied, the program does not run under its design.
     Whether,
     /// How, how soon, or how many superpages are made.
     How,
@@ -50,11 +50,11 @@ pub enum Bearing {
 /// What acts in place of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instead {
-    /// superpage, by another mechanism.
+    /// superpage acts, by another mechanism.
     Superpage,
-    /// The kernel, by its own rules.
+    /// The kernel acts, by its own rules.
     Kernel,
-    /// Nothing.
+    /// Nothing acts.
     Nothing,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for RuleNote {
 }
 
 impl RuleNote {
-    /// The key without the brackets of a table.
+    /// Returns the key without the brackets of a table.
     pub fn key(&self) -> &str {
         self.rule.trim_matches(['[', ']'])
     }
@@ -92,13 +92,12 @@ impl RuleNote {
 pub struct Kernel {
     /// Whether page faults allocate superpages, at least in advised memory.
     gives_at_fault: bool,
-    /// khugepaged's minimum of populated pages and maximum of swapped-out pages in a region.
+    /// khugepaged's minimum number of populated pages in a region, and its maximum number of swapped-out pages.
     least_present: Option<u16>,
     most_swapped: Option<u16>,
 }
 
 impl Kernel {
-    /// The kernel's current settings.
     fn read() -> Self {
         let Some(thp) = Thp::from_root(&Root::real()) else { return Self::default() };
         let pages = 1u64 << Scale::X86.superpage;
@@ -111,7 +110,6 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel applies the same criterion.
     fn has(&self, criterion: &Criterion) -> bool {
         match criterion {
             Criterion::LeastPresent(pages) => self.least_present == Some(*pages),
@@ -121,7 +119,7 @@ impl Kernel {
     }
 }
 
-/// The recipe that launches a program under a design, and the rules that are not applied exactly.
+/// Returns the recipe that launches a program under a design, and the rules that are not applied exactly.
 pub fn from_design(
     design: &Design,
     executor: Executor,
@@ -150,7 +148,7 @@ pub fn from_design(
                 ))
             })?;
             match executor {
-                // As `run` without a design: superpages at the first fault.
+                // Superpages at the first fault, as `run` makes them without a design.
                 Executor::Collapse if by_fault => (Pages::Thp, Memory::default()),
                 Executor::Collapse => (Pages::Collapsed, Memory::default()),
                 Executor::InPlace => (Pages::Collapsed, Memory::USUAL),
@@ -169,7 +167,7 @@ pub fn from_design(
     Ok((recipe, notes))
 }
 
-/// Fails if a design makes no reservations for an executor to use.
+/// Fails if a design makes no reservations that an executor could use.
 fn check_reserves(design: &Design) -> Result<(), String> {
     let policy = design.policy(Scale::X86);
     match policy.launch().pages {
@@ -178,15 +176,15 @@ fn check_reserves(design: &Design) -> Result<(), String> {
     }
 }
 
-/// Whether the kernel's page fault makes a design's superpages although these are reservations: they are fully prepared
-/// and mapped at the first fault. See docs/decisions/live.md#13.
+/// Returns whether the kernel's page faults make a design's superpages. The design makes reservations, but they are
+/// fully prepared and mapped at the first fault. See docs/decisions/live.md#13.
 pub fn gives_at_fault(design: &Design, executor: Executor) -> bool {
     let policy = design.policy(Scale::X86);
     let is_own = policy.launch().pages == LaunchPages::OwnKernel;
     is_own && executor == Executor::Collapse && live::is_at_first_fault(&policy)
 }
 
-/// The executor of a design, if `wanted` is chosen for all designs with reservations.
+/// Returns the executor of a design if `wanted` is chosen for all designs with reservations.
 pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
     match check_reserves(design) {
         Ok(()) => wanted,
@@ -194,8 +192,8 @@ pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
     }
 }
 
-/// Adds the settings of a recipe's design to it. Returns the rules that are not applied exactly. If one of them decides
-/// whether superpages are made, fails unless the recipe is `approximate` or its executor is `pool`.
+/// Adds the settings of a recipe's design to it. Returns the rules that are not applied exactly. If one of these rules
+/// decides whether superpages are made, fails unless the recipe is `approximate` or its executor is `pool`.
 pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
     let Some(word) = &recipe.design else {
         return match recipe.executor.is_usual() {
@@ -241,8 +239,8 @@ pub fn name_approximate(recipe: &mut Recipe) {
     }
 }
 
-/// The policy that superpage itself applies to a recipe's program; `None` if there is none, or if the kernel's faults
-/// make its superpages and superpage may make no others.
+/// Returns the policy that superpage itself applies to a recipe's program. Returns `None` if there is none, or if the
+/// kernel's faults make its superpages and superpage may make no others.
 pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
     let Some(word) = &recipe.design else { return Ok(None) };
     let design = super::load(word)?.design;
@@ -256,7 +254,7 @@ pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
     Ok(is_in_force.then(|| design.policy(Scale::X86)))
 }
 
-/// Fails if superpage cannot apply designs on this machine.
+/// Fails if superpage cannot apply the recipe's design on this machine.
 pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
     check(recipe, live::check_machine)?;
     match recipe.executor {
@@ -299,7 +297,6 @@ pub fn check_sizes(named: &Named) -> Result<(), Failure> {
     }
 }
 
-/// The file and line of a design's key.
 fn place(named: &Named, key: &str) -> String {
     let file = named.file.clone().unwrap_or(format!("designs/{}.toml", named.label));
     format!("{file}:{}", Design::line_of(&named.text, key))
@@ -307,7 +304,7 @@ fn place(named: &Named, key: &str) -> String {
 
 const SIZES: &str = "allocation.sizes";
 
-/// The first THP size of a design that is not in `here` (bytes).
+/// Returns the first THP size of a design, in bytes, that is not in `here` (bytes).
 fn first_missing_size(design: &Design, here: &[u64]) -> Option<u64> {
     let policy = design.policy(Scale::X86);
     let is_transparent = policy.launch().pages == LaunchPages::Transparent && !here.is_empty();
@@ -315,7 +312,7 @@ fn first_missing_size(design: &Design, here: &[u64]) -> Option<u64> {
     if is_transparent { sizes.find(|size| !here.contains(size)) } else { None }
 }
 
-/// The preparation rules that the library applies.
+/// Returns the preparation that the library applies, and notes on the other preparation rules.
 fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let can = pages == Pages::Thp && plan.is_whole;
@@ -347,7 +344,7 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) 
     (ahead, notes)
 }
 
-/// Key prefixes that superpage applies itself: daemons and thresholds.
+/// Prefixes of keys that superpage applies itself: daemons and thresholds.
 const IN_FORCE: [&str; 7] = [
     "allocation.growth",
     "allocation.shortage",
@@ -358,7 +355,7 @@ const IN_FORCE: [&str; 7] = [
     "deallocation.",
 ];
 
-/// Key prefixes that were applied, or that have a note.
+/// Prefixes of keys that earlier steps have applied or noted.
 const HANDLED_KEYS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
@@ -369,7 +366,7 @@ const HANDLED_KEYS: [&str; 7] = [
     "preparation.prefault.",
 ];
 
-/// Notes on the remaining rules, where this kernel behaves differently.
+/// Returns notes on the remaining rules for which this kernel behaves differently.
 fn kernel_notes(
     design: &Design,
     plan: &Launch,
@@ -430,7 +427,7 @@ fn kernel_notes(
     notes
 }
 
-/// What the kernel does without a condition or threshold.
+/// Says what the kernel does instead of a condition or threshold.
 fn without(criterion: &Criterion, kernel: Kernel) -> String {
     match criterion {
         Criterion::Condition(Rule::Fault, _) => {
@@ -475,7 +472,7 @@ mod tests {
     const HERE: Kernel =
         Kernel { gives_at_fault: true, least_present: Some(1), most_swapped: Some(64) };
 
-    /// The rules that decide whether superpages are made and are not applied.
+    /// Returns the rules that decide whether superpages are made and that are not applied.
     fn not_decided(design: &Design, executor: Executor, kernel: Kernel) -> Vec<String> {
         let notes = from_design(design, executor, kernel).unwrap().1.into_iter();
         let deciding = notes.filter(|note| note.bearing == Bearing::Whether);
@@ -496,7 +493,7 @@ mod tests {
         {
             assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
         }
-        // Superpages made by superpage follow the design's own rules.
+        // superpage applies the design's own rules to the superpages that it makes.
         for preset in ["freebsd", "ingens", "quicksilver-sync-1", "quicksilver-sync-64"] {
             assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
         }
@@ -505,7 +502,7 @@ mod tests {
         assert_eq!(rules(&when), ["allocation.when"]);
         let half = changed("linux-6", "least-present = 1 ", "least-present = 256 ");
         assert_eq!(rules(&half), ["mapping.scan.least-present"]);
-        // Delays, batches and efforts.
+        // Delays, batches and efforts do not decide whether superpages are made.
         for (from, to) in [
             ("every = \"10s\"", "every = \"1s\""),
             ("regions = 8", "regions = 800"),
@@ -530,11 +527,11 @@ mod tests {
         let rules = |preset| not_decided(&designs::find(preset).unwrap(), Executor::Pool, HERE);
         assert_eq!(rules("quicksilver-sync-64"), ["mapping.when"]);
         assert_eq!(rules("freebsd"), ["mapping.when"]);
-        // It has no such rule.
+        // quicksilver-sync-1 has no such rule.
         assert_eq!(rules("quicksilver-sync-1"), [""; 0]);
     }
 
-    /// Decided by the policy's answers, not by the design's name.
+    /// The policy's answers decide, not the design's name.
     #[test]
     fn superpages_of_the_first_fault_are_the_kernels() {
         let pages = |design: &Design, executor, kernel| {
@@ -544,7 +541,7 @@ mod tests {
         let sync_1 = designs::find("quicksilver-sync-1").unwrap();
         assert_eq!(pages(&sync_1, Executor::Collapse, HERE), (Pages::Thp, true));
         assert_eq!(pages(&sync_1, Executor::InPlace, HERE).0, Pages::Collapsed);
-        // With THP off, superpage makes them.
+        // With THP off, superpage makes the superpages.
         let never = Kernel { gives_at_fault: false, ..HERE };
         assert_eq!(pages(&sync_1, Executor::Collapse, never).0, Pages::Collapsed);
         let at_64 = changed("quicksilver-sync-1", "fill-at = 1 ", "fill-at = 2 ");

@@ -6,11 +6,11 @@ use crate::Failure;
 use crate::cluster::text_of;
 use crate::compare::suite::{self, Entry};
 
-/// Directory of suites that run only if named.
+/// Directory of suites that run only if the user names them.
 const OPT_IN_DIR: &str = "published";
 
-/// The entries of these suites, or of all installed suites. An entry given twice is run once; two different entries of
-/// the same name are an error, because they would share a row of the table.
+/// Returns the entries of these suites, or of all installed suites. An entry given twice is run once. Two different
+/// entries of the same name are an error, because they would share a row of the table.
 pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
     let files: Vec<PathBuf> = match suites.is_empty() {
         true => all(&own_directory().ok_or_else(no_suites)?)?,
@@ -44,8 +44,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// A file, or the name of an installed suite, optionally with `:ENTRY`. A bare name never means a file in the working
-/// directory: another user who can write there could choose what root runs.
+/// Finds a suite: a file, or the name of an installed suite, optionally with `:ENTRY`. A bare name never means a file
+/// in the working directory, because another user who can write there could choose what root runs.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
     let names = || suite::splits(suite).chain([(suite, "")]);
     let is_path = |name: &str| name.contains('/') || name.ends_with(".toml");
@@ -76,7 +76,8 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// The entry's name on another machine: by its suite's name if installed, else by its full path.
+/// Returns the entry's name on another machine: by its suite's name if the suite is installed, else by the file's full
+/// path.
 pub fn name_on_node(entry: &Entry) -> Result<String, Failure> {
     let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
     let own = own_directory().filter(|own| path.starts_with(own));
@@ -97,7 +98,7 @@ fn all(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// The `suites` directory next to the program or above it, or in a `share/superpage` there.
+/// Returns the `suites` directory next to the program or above it, or in a `share/superpage` there.
 fn own_directory() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let mut directories = own

@@ -1,4 +1,4 @@
-//! Evaluation on this machine, one entry after the other.
+//! Evaluates on this machine, one entry after the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::json;
 use crate::reporter::say;
 use crate::signals;
 
-/// Share of an entry's time for its measured runs: the rest is for warm-ups, and for starting and filling servers.
+/// Share of an entry's time for its measured runs; the rest is for warm-ups and for starting and filling servers.
 const MEASURED: f64 = 0.7;
 
-/// Runs the pending entries. [`End`] reports a signal or failure; the evaluation holds the results until then.
+/// Runs the pending entries. If [`End`] reports a signal or failure, the evaluation holds the results until then.
 pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     let _lock = request.resume.as_deref().map(WriteLock::new).transpose()?;
     let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
@@ -32,7 +32,7 @@ pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     run(request, evaluation, pending)
 }
 
-/// The work of a cluster job: writes its results to `file`, unless a signal interrupted it.
+/// Does the work of one cluster job: writes the results to `file`, unless a signal interrupts it.
 pub fn into(request: &Request, file: &Path) -> End {
     let (evaluation, pending) = divided(request, Evaluation::new(), Entry::missing)?;
     let (evaluation, end) = run(request, evaluation, pending)?;
@@ -42,7 +42,7 @@ pub fn into(request: &Request, file: &Path) -> End {
     end
 }
 
-/// The entries that would be run, and their time.
+/// Returns the entries that would be run, and the seconds for each.
 pub fn plan(request: &Request) -> Result<Plan, Failure> {
     let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
     let (evaluation, pending) = divided(request, evaluation, Entry::missing_programs)?;
@@ -52,7 +52,7 @@ pub fn plan(request: &Request) -> Result<Plan, Failure> {
     Ok(Plan { on, entries, not_run: evaluation.not_run, submission: None })
 }
 
-/// The evaluation in the file of `--resume`, if it exists; fails if it is of another machine.
+/// Reads the evaluation in the file of `--resume`, if it exists; fails if it is of another machine.
 fn resumed(path: &Path) -> Result<Evaluation, Failure> {
     let made = kept(path)?;
     let here = machine_line(&Snapshot::read(&Root::real()));
@@ -65,7 +65,7 @@ fn resumed(path: &Path) -> Result<Evaluation, Failure> {
     }
 }
 
-/// The evaluation in the file of `--resume`, if it exists. Entries that were not run are tried again.
+/// Reads the evaluation in the file of `--resume`, if it exists. Entries that were not run are tried again.
 pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
     if !path.exists() {
         files::check_new(path, true)?;
@@ -80,14 +80,14 @@ pub fn save(request: &Request, evaluation: &Evaluation) -> Result<(), Failure> {
     files::write(path, true, json::to_json(evaluation)?)
 }
 
-/// The error that nothing could be compared, with the missing requirements.
+/// Returns the error that nothing could be compared, with the missing requirements.
 pub fn nothing_here(evaluation: &Evaluation) -> Failure {
     let lacking = evaluation.not_run.iter().map(|one| format!("{} {}", one.name, one.why));
     let lacking = lacking.collect::<Vec<_>>().join("; ");
     Failure::cannot(format!("no application of the suites is here: {lacking}"))
 }
 
-/// How the evaluation ended.
+/// Returns how the evaluation ended.
 pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> End {
     let failed: Vec<&str> =
         evaluation.not_run.iter().filter(|one| one.failed).map(|one| one.name.as_str()).collect();
@@ -100,7 +100,7 @@ pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> End {
     }
 }
 
-/// Splits the entries into those to run and those with missing requirements, which the evaluation records.
+/// Returns the entries to run. Records in the evaluation the entries with missing requirements.
 fn divided(
     request: &Request,
     mut evaluation: Evaluation,
@@ -153,7 +153,7 @@ fn run(
                     JobOutcome::Document(made) => Some(made),
                     JobOutcome::Signal(by, made) => {
                         signal = Some(by);
-                        // The signal may have arrived after the last run.
+                        // If the signal arrived after the last run, the comparison is complete: keep it.
                         made.filter(|made| made.stopped != Stopped::Interrupted)
                     }
                 };

@@ -1,4 +1,4 @@
-//! Evaluations: compares the entries of suites, on this machine or on a cluster.
+//! Evaluations: compare the entries of suites, on this machine or on a cluster.
 
 mod find;
 mod here;
@@ -21,25 +21,25 @@ use crate::{Failure, files};
 pub struct Request {
     /// Suites, as in `superpage evaluate`; empty: all installed suites.
     pub suites: Vec<String>,
-    /// Seconds, shared among the entries.
+    /// Time limit in seconds, shared among the entries.
     pub max_time: f64,
     /// The file that keeps the results.
     pub resume: Option<PathBuf>,
-    /// Whether to take results of an evaluation whose file is gone.
+    /// Whether to use results that an evaluation left, although its file is gone.
     pub force: bool,
     /// Whether to hide progress.
     pub quiet: bool,
-    /// Where to run it.
+    /// Where to run the evaluation.
     pub cluster: ClusterArgs,
 }
 
-/// How an evaluation ended: the signal that ended it, if one did.
+/// How an evaluation ended: the signal that ended it, if a signal did.
 pub type End = Result<Option<i32>, Failure>;
 
 /// What an evaluation would run.
 #[derive(Debug, Serialize)]
 pub struct Plan {
-    /// Where it would run: local, slurm or ray.
+    /// Where the evaluation would run: local, slurm or ray.
     pub on: &'static str,
     /// The entries to run.
     pub entries: Vec<PlannedEntry>,
@@ -53,11 +53,11 @@ pub struct Plan {
 /// An entry to run.
 #[derive(Debug, Serialize)]
 pub struct PlannedEntry {
-    /// Its name.
+    /// Name of the entry.
     pub name: String,
-    /// The file of its suite.
+    /// File of the entry's suite.
     pub suite: PathBuf,
-    /// Its time limit in seconds.
+    /// Time limit of the entry in seconds.
     pub seconds: f64,
     /// The command that must succeed first.
     pub check: Option<String>,
@@ -73,7 +73,7 @@ impl PlannedEntry {
 /// What would be submitted to a cluster.
 #[derive(Debug, Serialize)]
 pub struct SubmittedPlan {
-    /// The directory of its results.
+    /// Directory of the results.
     pub directory: String,
     /// Command and script.
     #[serde(flatten)]
@@ -81,7 +81,7 @@ pub struct SubmittedPlan {
 }
 
 impl Request {
-    /// Runs the pending entries. [`End`] reports a signal or failure; the evaluation has the results until then.
+    /// Runs the pending entries. If [`End`] reports a signal or failure, the evaluation holds the results until then.
     ///
     /// # Errors
     /// Nothing can be run.

@@ -1,8 +1,8 @@
 //! `evaluate --on slurm|ray`: each entry is a part and gets a whole node. Its job runs `evaluate SUITE:ENTRY --into
-//! FILE.d/results/N.json`; N is the entry's position in the list of entries.
+//! FILE.d/results/N.json`, where N is the entry's position in the list of entries.
 //!
-//! FILE, of `--resume`, keeps the results: it exists before the first job, and each result is moved into it as soon as
-//! it is found.
+//! FILE, given by `--resume`, keeps the results. It exists before the first job, and each new result is moved into it
+//! at once.
 //! See docs/decisions/evaluate.md#3.
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ const KIND: Kind = Kind {
     shared: &[],
     folder: "results",
     results: r"[0-9]+\.json",
-    // On SIGTERM it restores settings and ends its child processes.
+    // On SIGTERM `evaluate` restores settings and ends its child processes.
     ends_by: libc::SIGTERM,
 };
 
@@ -51,7 +51,7 @@ pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     cluster.end(&watched)
 }
 
-/// The submission for the pending entries.
+/// Returns the submission for the pending entries.
 pub fn plan(request: &Request) -> Result<Plan, Failure> {
     let cluster = Cluster::new(request)?;
     cluster.look();
@@ -67,11 +67,10 @@ pub fn plan(request: &Request) -> Result<Plan, Failure> {
     })
 }
 
-/// An evaluation on a cluster.
 struct Cluster<'a> {
     request: &'a Request,
     entries: Vec<Entry>,
-    /// Names of the entries on the nodes.
+    /// The entries' names for the command on the nodes, in the same order.
     named: Vec<String>,
     programs: Vec<String>,
     /// Full path of FILE.d.
@@ -81,7 +80,6 @@ struct Cluster<'a> {
     made: RefCell<Made>,
 }
 
-/// The results so far.
 struct Made {
     evaluation: Evaluation,
     /// Parts that ended without a comparison, with the reasons.
@@ -109,7 +107,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// Fails if there are results but no FILE: since FILE exists before the first job, it was removed.
+    /// Fails if there are results but no FILE. FILE existed before the first job, so somebody removed it.
     fn check_results(&self, file: &Path) -> Result<(), Failure> {
         if file.exists() || self.request.force || self.results().unwrap_or_default().is_empty() {
             return Ok(());
@@ -121,7 +119,6 @@ impl<'a> Cluster<'a> {
         )))
     }
 
-    /// Creates FILE before the first job.
     fn begin(&self) -> Result<(), Failure> {
         match self.request.resume.as_deref() {
             Some(file) if !file.exists() => {
@@ -140,14 +137,14 @@ impl<'a> Cluster<'a> {
             directory: self.directory.clone(),
             id: format!("{:012x}", xxh3_64(self.directory.as_bytes()) >> 16),
             parts,
-            // The hash tells jobs of other entry lists apart.
+            // The hash distinguishes jobs of other entry lists.
             deal: format!("{parts}-{:08x}", list >> 32),
             share: Share::Node,
             programs: self.programs.clone(),
         })
     }
 
-    /// The entries without a comparison, with their numbers.
+    /// Returns the entries without a comparison, with their numbers.
     fn pending(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let has = |entry: &Entry| self.made.borrow().evaluation.has(&entry.name);
         (0..).zip(&self.entries).filter(move |(_, entry)| !has(entry))
@@ -170,12 +167,13 @@ impl<'a> Cluster<'a> {
         Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect())
     }
 
-    /// Takes results of jobs that finished unwatched, of any entry. Entries that did not run are tried again.
+    /// Takes results of jobs that finished while nobody watched, of any entry. Entries that did not run are tried
+    /// again.
     fn collect(&self) -> Result<(), Failure> {
         self.results()?.iter().try_for_each(|path| self.take(path).map(drop))
     }
 
-    /// Counts the results that `collect` would take, without taking them.
+    /// Adds the results that `collect` would take, but leaves their files in place.
     fn look(&self) {
         let results = self.results().unwrap_or_default();
         let found = results.iter().filter_map(|path| read(path).ok());
@@ -183,7 +181,7 @@ impl<'a> Cluster<'a> {
         self.made.borrow_mut().evaluation.applications.extend(applications);
     }
 
-    /// Saves a result and removes its file; returns the entries that were not run. An unreadable result is renamed.
+    /// Saves a result and removes its file. Returns the entries that were not run. An unreadable file is renamed.
     fn take(&self, path: &Path) -> Result<Vec<NotRun>, Failure> {
         let not_run = match read(path) {
             Ok(Evaluation { applications, not_run, .. }) => {
@@ -204,7 +202,7 @@ impl<'a> Cluster<'a> {
         Ok(not_run)
     }
 
-    /// Adds applications in the order of the entries; others already in FILE stay first.
+    /// Adds applications in the order of the entries; other applications already in FILE stay first.
     fn keep(&self, applications: Vec<Application>) -> Result<(), Failure> {
         let evaluation = &mut self.made.borrow_mut().evaluation;
         let new = applications.into_iter().filter(|one| !evaluation.has(&one.name));
@@ -218,7 +216,7 @@ impl<'a> Cluster<'a> {
         here::save(self.request, evaluation)
     }
 
-    /// The evaluation, with a reason for each entry without a comparison.
+    /// Returns the evaluation, with a reason for each entry without a comparison.
     fn end(&self, watched: &Watched) -> Result<(Evaluation, End), Failure> {
         let Made { mut evaluation, mut not_run } =
             self.made.replace(Made { evaluation: Evaluation::new(), not_run: BTreeMap::new() });

@@ -54,7 +54,7 @@ pub enum WarmMemory {
 }
 
 impl WarmMemory {
-    /// Whether memory is warmed on this machine.
+    /// Returns whether memory is warmed on this machine.
     pub fn applies(self, machine: &Snapshot) -> bool {
         match self {
             Self::Auto => {
@@ -67,7 +67,7 @@ impl WarmMemory {
     }
 }
 
-/// Parses a share, `2%` or `0.02`.
+/// Parses a share from 0 to 1: `2%` or `0.02`.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let share = match text.trim().strip_suffix('%') {
@@ -96,7 +96,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a time, e.g. 90, 90s, 5m, 1h".to_string())
 }
 
-/// Minimum and maximum number of runs; a default yields to a given value.
+/// Returns the minimum and maximum number of runs; a default yields to a given value.
 pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure> {
     let rule = Rule::default();
     match (least, most) {
@@ -118,13 +118,13 @@ pub struct RequestedArms {
 }
 
 impl RequestedArms {
-    /// Default arms: those that cannot run here are left out.
+    /// Creates default arms. Default arms that cannot run here are left out.
     pub fn by_default(recipes: &[Recipe]) -> Self {
         Self { named: false, ..Self::new(recipes, false) }
     }
 
-    /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa`, a second copy of the reference
-    /// follows it.
+    /// Creates the given arms, or base, thp and hugetlb. Names are made unique. With `aa`, a second copy of the
+    /// reference follows it.
     pub fn new(given: &[Recipe], aa: bool) -> Self {
         let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::new).to_vec();
         let recipes = if given.is_empty() { default() } else { given.to_vec() };
@@ -144,13 +144,13 @@ impl RequestedArms {
         Self { arms, named: !given.is_empty() }
     }
 
-    /// The recipes.
+    /// Returns the recipes of the arms.
     pub fn recipes(&self) -> Vec<&Recipe> {
         self.arms.iter().map(|(recipe, _)| recipe).collect()
     }
 
-    /// Plans every arm. A default arm that cannot run on this machine is left out with the reason; the reference and
-    /// named arms must run. `not_raised` is the reason why no pool was raised.
+    /// Plans every arm. A default arm that cannot run on this machine is left out, with the reason. The reference and
+    /// named arms must run. `not_raised` says why no pool was raised.
     pub fn plan(
         self,
         command: &[Word],
@@ -172,7 +172,7 @@ impl RequestedArms {
                         let why = if pool { not_raised.take() } else { None };
                         why.unwrap_or_else(|| Failure::from(error))
                     })?;
-                // Without the library, the arm would measure something else, depending on the machine.
+                // If libsuperpage.so is missing, the arm would measure other pages than it names: fail.
                 let rules = design::recipe::follow(&mut recipe.clone())?;
                 plan.notes.extend(rules.iter().map(ToString::to_string));
                 let lacking = plan.without_library().map(Failure::cannot);

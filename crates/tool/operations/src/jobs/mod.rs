@@ -33,7 +33,7 @@ pub struct Job {
     pub command: Vec<Word>,
     /// The command to display.
     pub shown: Vec<Word>,
-    /// Service hooks (setup, ready, load, teardown), and the user to run as.
+    /// Service hooks (setup, ready, load, teardown), and the user who runs the service.
     pub service: Option<(Service, Option<User>)>,
     /// The arms, the reference first; empty: the default three.
     pub recipes: Vec<Recipe>,
@@ -45,7 +45,7 @@ pub struct Job {
     pub pool: PoolPolicy,
     /// Metrics that the program reports.
     pub metrics: Vec<MetricSpec>,
-    /// Whether the verdict is about those metrics.
+    /// Whether the verdict is about those metrics instead of the run time.
     pub metric_is_primary: bool,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
@@ -76,12 +76,13 @@ pub struct Plans {
 pub enum JobOutcome {
     /// The comparison.
     Document(Box<Document>),
-    /// The signal that interrupted it, by which the process ends, and the runs so far if they suffice for a verdict.
+    /// The signal that interrupted the job, by which the process ends, and the completed runs if they suffice for a
+    /// verdict.
     Signal(i32, Option<Box<Document>>),
 }
 
 impl JobOutcome {
-    /// The same outcome, interrupted if a signal arrived during cleanup.
+    /// Returns the same outcome, but interrupted if a signal arrived during cleanup.
     pub fn interrupted_by(self, signal: Option<i32>) -> Self {
         match (self, signal) {
             (Self::Document(made), Some(signal)) => Self::Signal(signal, Some(made)),
@@ -91,7 +92,7 @@ impl JobOutcome {
 }
 
 impl Job {
-    /// The plans of the arms and of lending; changes nothing.
+    /// Plans the arms and the lending of pool pages. Changes nothing.
     ///
     /// # Errors
     /// The job contradicts itself, or its reference cannot run here.
@@ -138,7 +139,7 @@ impl Job {
 
     fn make(&self, prepare: Prepare, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
         let compiled = self.compiled()?;
-        // Installed before any setting is changed, so that no signal leaves it unrestored.
+        // Catch signals before any setting is changed, so that every changed setting is restored.
         let interrupt = Arc::new(Interrupt::default());
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
@@ -186,7 +187,7 @@ impl Job {
             });
             bar.clear();
             match ran {
-                // A failing default arm must not lose the results of the others.
+                // If a default arm fails, keep the results of the other arms.
                 Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
                     arms.retain(|one| one.name != arm);
                     let why = format!("the program {how}{said}");
@@ -210,7 +211,7 @@ impl Job {
             }
             ran => ran?,
         };
-        // Also if the signal arrived at the end of the last run.
+        // The signal may also arrive at the end of the last run.
         let is_interrupted =
             ran.stopped == procedure::Stopped::Interrupted || interrupting.received().is_some();
         let document = Box::new(Document {

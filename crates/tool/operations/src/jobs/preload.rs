@@ -1,5 +1,5 @@
-//! Checks that an arm's preloaded libraries load: the loader skips one that does not, prints that on a standard error
-//! that nobody reads, and starts the program without it.
+//! Checks that the dynamic loader can load an arm's preloaded libraries. The loader skips a library that it cannot
+//! load, prints a message that nobody reads, and starts the program.
 //! See docs/decisions/verdicts.md#3.
 
 use std::ffi::OsStr;
@@ -11,25 +11,25 @@ use sys::user::User;
 
 use crate::Failure;
 
-/// Fails with the loader's message about a library that it cannot load, or if preloading cannot reach the program.
+/// Fails with the loader's message if a library cannot be loaded, or if preloading cannot reach the program.
 pub fn check(recipe: &Recipe, command: &[Word], search: &str) -> Result<(), Failure> {
     let named = recipe.variable("LD_PRELOAD").unwrap_or_default();
     let libraries = named.split([':', ' ']).filter(|library| !library.is_empty());
     let libraries: Vec<&str> = recipe.preload.iter().map(String::as_str).chain(libraries).collect();
     let Some(first) = libraries.first() else { return Ok(()) };
-    // A missing program is reported elsewhere.
+    // Another check reports a missing program.
     let name = command.first().map_or(OsStr::new(""), AsRef::as_ref);
     let why = match Program::find(name, search).map(|program| program.kind) {
         Ok(Kind::Static) => "it is statically linked",
         Ok(Kind::Privileged) => "it is set-user-ID or set-group-ID, and ld.so ignores preloads",
-        // Our own loader cannot answer for another one.
+        // Our own loader cannot tell what another loader would do.
         Ok(Kind::OtherLoader(_)) => return Ok(()),
         _ => return libraries.into_iter().try_for_each(loads),
     };
     Err(Failure::usage(format!("`{first}` cannot be preloaded into {}: {why}", name.display())))
 }
 
-/// Fails if a plan preloads libsuperpage.so and `user`, who runs the program, may not read it.
+/// Fails if a plan preloads libsuperpage.so and `user`, who runs the program, may not read that file.
 pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
     let library = facts.runtime.as_ref().map(|path| path.display().to_string());
     let named = |path: &String| plan.environment.iter().any(|change| change.value.contains(path));
@@ -47,7 +47,7 @@ pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
     }
 }
 
-/// Fails if the loader cannot load the library; tries it on this program.
+/// Fails if the loader cannot load the library. Tries it on this program.
 fn loads(library: &str) -> Result<(), Failure> {
     let cannot = |why: &str| {
         let install = launch::package_of(library);
@@ -64,7 +64,7 @@ fn loads(library: &str) -> Result<(), Failure> {
     let Some(line) = said.lines().find(|line| line.contains("cannot be preloaded")) else {
         return Ok(());
     };
-    // ld.so: object 'x' from LD_PRELOAD cannot be preloaded (why): ignored.
+    // ld.so prints: object 'x' from LD_PRELOAD cannot be preloaded (why): ignored.
     let why = line.split_once("preloaded (").and_then(|(_, rest)| rest.rsplit_once("): "));
     cannot(why.map_or(line, |(why, _)| why))
 }

@@ -1,4 +1,4 @@
-//! Progress of an experiment: runs done, and the estimated total.
+//! Progress of an experiment: runs done, and their estimated total.
 
 use experiment::procedure::{Event, Settings};
 use experiment::sample::Purpose;
@@ -13,12 +13,12 @@ pub struct Bar {
     rule: Rule,
     progress: Progress,
     runs: u64,
-    /// Estimated runs of all arms.
+    /// Estimated number of runs of all arms.
     needed: u64,
 }
 
 impl Bar {
-    /// A bar for these arms; silent if `quiet`.
+    /// Creates a progress bar for these arms; silent if `quiet`.
     pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
         Self {
             names: names.to_vec(),
@@ -30,7 +30,7 @@ impl Bar {
         }
     }
 
-    /// Shows an event.
+    /// Updates the bar for an event.
     pub fn show(&mut self, event: &Event) {
         match event {
             Event::Begins(run) => {

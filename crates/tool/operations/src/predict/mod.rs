@@ -1,7 +1,7 @@
-//! Predicts the effect of superpages on a program: shared by `compare --predict`, `measure` and `verify-cost`.
+//! Predicts the effect of superpages on a program, for `compare --predict`, `measure` and `verify-cost`.
 //!
-//! The demand comes from a built-in workload's generated stream, or from a recording of a program; this machine's
-//! prices are measured; a run on base pages gives the time.
+//! The demand comes from a built-in workload's generated stream, or from a recording of a program. Prices are measured
+//! on this machine. A run on base pages gives the time.
 
 mod subject;
 
@@ -30,25 +30,26 @@ use crate::pool_guard::PoolPolicy;
 use crate::reporter::Progress;
 use crate::signals;
 
-/// The largest footprint to measure prices for, if the program needs as much: beyond it, prices are assumed constant.
+/// Maximum footprint for which prices are measured, if the program's is as large. Prices of larger footprints are
+/// assumed equal.
 const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
 
-/// Minimum number of price measurements, each up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory: the cost of a walk
-/// depends on the frames, and each measurement gets its own.
+/// Minimum number of price measurements. Each takes up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory. The cost of
+/// a walk depends on which frames the memory has, and each measurement gets new frames.
 const MIN_VISITS: u32 = 4;
-/// Pause between price measurements, in multiples of the last measurement's duration: prices are then from the same
-/// minutes as the runs, and take a third of the time.
+/// Pause between price measurements, in multiples of the last measurement's duration. Prices are then from the same
+/// minutes as the runs, and measuring takes a third of the time.
 const PAUSE_FACTOR: u32 = 2;
 
-/// This machine's prices, measured before, between and after a program's runs: on a shared host they change within a
-/// minute, and runs change the free frames.
+/// Measures this machine's prices before, between and after a program's runs. On a shared host prices change within a
+/// minute, and runs change which frames are free.
 pub struct Pricing {
     samples: Samples,
     quiet: bool,
     visits: u32,
     /// Duration and end of the last measurement.
     last: (Duration, Instant),
-    /// The failure that ended the measurements between runs.
+    /// The failure after which no more prices are measured between runs.
     failed: Option<Failure>,
 }
 
@@ -66,7 +67,7 @@ impl Pricing {
         Ok(pricing)
     }
 
-    /// Measures prices again if due; call it between runs. A failure is returned by [`Self::finish`].
+    /// Measures prices again if the pause is over; call it between runs. [`Self::finish`] returns a failure.
     pub fn between(&mut self) {
         let (took, ended) = self.last;
         if self.failed.is_none() && ended.elapsed() >= PAUSE_FACTOR * took {
@@ -74,8 +75,8 @@ impl Pricing {
         }
     }
 
-    /// Measures prices after the runs; returns the prices of all measurements. A signal ends the measurement with an
-    /// error instead of the process, so that the runs are not lost.
+    /// Measures prices after the runs. Returns the prices of all measurements. A signal makes this return an error, and
+    /// does not end the process, so that the runs are not lost.
     pub fn finish(mut self) -> Result<Priced, Failure> {
         if let Some(failure) = self.failed.take() {
             return Err(failure);
@@ -119,25 +120,25 @@ fn unpriced(error: PricesError) -> Failure {
     }
 }
 
-/// Prices of accesses: the median of all measurements, and each.
+/// Prices of accesses.
 pub struct Priced {
     /// The median of all measurements.
     pub all: Prices,
     visits: Vec<Prices>,
 }
 
-/// Seconds of one thread in user mode and in the kernel.
+/// Seconds of one thread in user mode, and in the kernel.
 pub type Seconds = (f64, f64);
 
-/// Predicts for runs on base pages of these median times. The interval covers the predictions from each measurement's
-/// prices, and from each of `runs`.
+/// Predicts for runs on base pages with these median times. The interval covers the predictions from the prices of each
+/// measurement, and from each of `runs`.
 pub fn predict(
     demand: &SubjectDemand,
     prices: &Priced,
     median: Seconds,
     runs: &[Seconds],
 ) -> Prediction {
-    // Measured: a guest may be told 2.6 GHz where the core runs at 3.7.
+    // The clock is measured, because a guest may be told 2.6 GHz where the core runs at 3.7.
     let mhz = tlb_probe::clock().core_mhz;
     let predicted = |prices: &Prices, (user_seconds, system_seconds): Seconds| {
         let instructions = demand.instructions;
@@ -149,7 +150,7 @@ pub fn predict(
     predicted(&prices.all, median).widened(by_visit.chain(by_run))
 }
 
-/// Times of each measured run on base pages; if `timed`, of a workload's timed phase.
+/// Returns the times of each measured run on base pages; if `timed`, those of a workload's timed phase.
 pub fn base_runs(samples: &[Sample], timed: bool) -> Vec<Seconds> {
     let runs = samples.iter().filter(|it| it.arm == 0 && it.purpose == Purpose::Measured);
     let seconds = |sample: &Sample| match timed {
@@ -159,13 +160,13 @@ pub fn base_runs(samples: &[Sample], timed: bool) -> Vec<Seconds> {
     runs.filter_map(seconds).filter(|(user, system)| user + system > 0.0).collect()
 }
 
-/// Two runs of a subject on base pages.
+/// Creates a job of two runs of a subject on base pages.
 pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
     let twice = Rule { min_runs: 2, max_runs: 2, ..Rule::default() };
     timed_job(subject, vec![Recipe::new(Pages::Base)], twice, None, quiet)
 }
 
-/// Runs a built-in workload twice on base pages; returns the CPU seconds of its timed phase.
+/// Runs a built-in workload twice on base pages. Returns the CPU seconds of its timed phase.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
     match on_base_pages(subject, quiet)?.run()? {
         JobOutcome::Document(document) => analyse(&document).arms[0]
@@ -178,8 +179,8 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
     }
 }
 
-/// An experiment with a subject, by a stopping rule and within `max_seconds`. Built-in workloads are judged by the CPU
-/// time of their timed phase: prices are CPU time too, and other load on the machine matters less.
+/// Creates an experiment with a subject, by a stopping rule and within `max_seconds`. Built-in workloads are judged by
+/// the CPU time of their timed phase: prices are CPU time too, and other load affects it less.
 pub fn timed_job(
     subject: &Subject,
     recipes: Vec<Recipe>,
@@ -212,7 +213,7 @@ pub fn timed_job(
     })
 }
 
-/// The sum of all phases.
+/// Returns the sum of all phases.
 pub fn whole(phases: Vec<(String, Demand)>) -> Demand {
     phases.into_iter().fold(Demand::default(), |mut sum, (_, demand)| {
         sum.merge(&demand);

@@ -19,15 +19,15 @@ use crate::{facts, signals};
 
 /// A program or workload to predict.
 pub enum Subject {
-    /// A built-in workload: the same code generates the laboratory's stream.
+    /// A built-in workload. Its own code generates the stream of accesses.
     Workload(Workload, Settings),
-    /// A program, to be recorded.
+    /// A program whose accesses are recorded.
     Program(Vec<Word>),
 }
 
 /// The memory demand of a subject.
 pub struct SubjectDemand {
-    /// Accesses.
+    /// Number of accesses, by distance.
     pub demand: Demand,
     /// Number of instructions, if counted.
     pub instructions: Option<f64>,
@@ -38,7 +38,7 @@ pub struct SubjectDemand {
 }
 
 impl Subject {
-    /// Name of the subject.
+    /// Returns the name of the subject.
     pub fn name(&self) -> String {
         match self {
             Self::Workload(workload, _) => workload.to_string(),
@@ -49,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// The command that starts it.
+    /// Returns the command that starts the subject.
     pub fn command(&self) -> Result<Vec<Word>, Failure> {
         match self {
             Self::Workload(workload, settings) => crate::workloads::command(*workload, settings),
@@ -57,7 +57,7 @@ impl Subject {
         }
     }
 
-    /// Records or generates the accesses; of a workload only its timed phase.
+    /// Records or generates the accesses; for a workload, only those of its timed phase.
     pub fn demand(&self, quiet: bool) -> Result<SubjectDemand, Failure> {
         match self {
             Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
@@ -94,7 +94,7 @@ fn of_workload(
         setup.operations = Some(::workload::gups::Plan::new(settings).updates);
         setup.weight = Some(1);
     }
-    // Every iteration has the same accesses: one suffices, and is much quicker.
+    // All iterations make the same accesses: generate few, and multiply.
     let mut times = 1.0;
     if matches!(workload, Workload::Pagerank | Workload::Stream) {
         let of = match workload {
@@ -118,14 +118,14 @@ fn of_workload(
         demand.lines_per_use = ::workload::btree::LINES_PER_BLOCK;
     }
     let source = "the workload's own stream of accesses".to_string();
-    // STREAM is vectorised: a load or a store, and at most one operation, for every two elements (SSE2, the minimum of
-    // x86-64 and AArch64).
+    // Vectorised STREAM executes a load or a store, and at most one operation, for every two elements (SSE2, the
+    // minimum of x86-64 and AArch64).
     let instructions = (workload == Workload::Stream).then_some(demand.accesses * 0.75);
     Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }
 
-/// Records a program and analyses the recording; `streams` are its standard streams. With `fetches`, instruction
-/// fetches are analysed as a separate stream.
+/// Records a program and analyses the recording; `streams` are the program's standard streams. With `fetches`,
+/// instruction fetches are analysed as a separate stream.
 pub fn record(
     command: &[Word],
     streams: Streams,
@@ -156,7 +156,7 @@ pub fn record(
     });
     progress.clear();
     let asked_to_end = relaying.stop();
-    // An interrupted program may leave an incomplete recording.
+    // If the program was interrupted, blame the signal: the recording may be incomplete.
     let or_interrupted = |failure: Failure| asked_to_end.map_or(failure, interrupted);
     let recorded = recorded.map_err(|error| or_interrupted(error.into()))?;
     let instructions = recorded.seen.instructions.map(|count| count as f64);
@@ -184,7 +184,7 @@ pub struct Followed {
     pub fetches: Option<Demand>,
     /// Exit status.
     pub status: ExitStatus,
-    /// The signal that interrupted the recording; the program got it too.
+    /// The signal that interrupted the recording; the program got this signal too.
     pub interrupted: Option<i32>,
 }
 
@@ -198,11 +198,11 @@ fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<Subje
     Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }
 
-/// Root's cache directory if the environment is another user's (sudo may keep HOME).
+/// Root's cache directory, if HOME is another user's (sudo may keep HOME).
 const ROOT_CACHE: &str = "/var/cache";
 
-/// Directory of the plugin: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory Specification:
-/// relative paths are ignored).
+/// Returns the directory of the plugin: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
+/// Specification: relative paths are ignored).
 pub fn cache() -> Result<PathBuf, Failure> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

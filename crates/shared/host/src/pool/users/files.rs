@@ -1,4 +1,4 @@
-//! Files in hugetlbfs: each keeps its pages until it is removed, even if unused.
+//! Files in hugetlbfs: each file keeps its pages until it is removed, even if no process uses it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,23 +21,23 @@ pub struct HugeFile {
     pub page_size: Option<PageSize>,
     /// Its length in bytes.
     pub size: ByteSize,
-    /// Bytes of pages it holds.
+    /// Bytes of the pages that the file holds.
     pub allocated: ByteSize,
     /// Its owner.
     pub uid: u32,
-    /// Whether a process uses it.
+    /// Whether a process uses the file.
     pub stale: Stale,
 }
 
-/// Whether a file is in use, or only holds pages until it is removed.
+/// Whether a process uses a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
-    /// A process maps it or has it open.
+    /// A process maps the file or has it open.
     InUse,
-    /// No process maps it or has it open.
+    /// No process maps the file or has it open.
     Stale,
-    /// No readable process does, but some processes are unreadable.
+    /// No readable process uses the file, but some processes could not be read.
     Unknown,
 }
 

@@ -17,15 +17,15 @@ use crate::{Root, Unknown};
 pub struct Users {
     /// Processes with hugetlb mappings, by pid.
     pub processes: Vec<Holder>,
-    /// Files in the visible mounts.
+    /// Files in the hugetlbfs mounts that this process sees.
     pub files: Vec<HugeFile>,
-    /// Processes and mounts that could not be read, with reasons: without root, other users' processes.
+    /// Processes and mounts that could not be read, with reasons. Without root these include other users' processes.
     pub unknown: Vec<Unknown>,
 }
 
 impl Users {
-    /// Reads every process and every hugetlbfs mount. Costs a read of `maps` for each process, and of `smaps`
-    /// for those that have hugetlb mappings.
+    /// Reads every process and every hugetlbfs mount. Reads `maps` of each process, and `smaps` of processes that have
+    /// hugetlb mappings.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();
         let table = mounts::mounts(root);

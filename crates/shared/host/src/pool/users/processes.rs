@@ -1,4 +1,4 @@
-//! Processes that map or hold open memory of the pools.
+//! Processes that map hugetlb memory or have hugetlbfs files open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,24 +19,24 @@ pub struct Holder {
     pub pid: Pid,
     /// Its command's name.
     pub name: String,
-    /// By page size.
+    /// Memory by page size.
     pub sizes: BTreeMap<PageSize, Share>,
 }
 
-/// A process's memory of one pool.
+/// A process's memory from one pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Mapped address space; the part that is not resident may be reserved.
+    /// Mapped bytes. The part that is not resident may be reserved.
     pub mapped: ByteSize,
-    /// Resident pages that only this process maps.
+    /// Bytes of resident pages that only this process maps.
     pub private: ByteSize,
-    /// Resident pages that other processes map too.
+    /// Bytes of resident pages that other processes map too.
     pub shared: ByteSize,
 }
 
 /// Files that a process maps or has open, and whether all processes were readable.
 pub(super) struct Held {
-    /// (device, inode).
+    /// The files as (device, inode).
     pub files: BTreeSet<(u64, u64)>,
     pub is_complete: bool,
 }
@@ -91,10 +91,10 @@ fn look(
         suspect |= may_be_hugetlb(&mapping, devices, held);
     }
     opened(root, pid, devices, held)?;
-    // The process may map a file of a mount that only it sees.
+    // The process may map a file of a mount that only this process sees.
     suspect |= process::status(root, pid)
         .is_ok_and(|status| status.hugetlb.is_some_and(|bytes| bytes.bytes() > 0));
-    // `/SYSV…` in maps is ambiguous; smaps decides.
+    // `/SYSV…` in maps is ambiguous, so read smaps.
     if !suspect {
         return Ok(None);
     }
@@ -124,7 +124,7 @@ fn may_be_hugetlb(
     devices: &BTreeSet<u64>,
     held: &mut BTreeSet<(u64, u64)>,
 ) -> bool {
-    // Files without a mount: anonymous, memfd and SysV memory.
+    // Files that belong to no mount: anonymous, memfd and SysV memory.
     let unmounted = ["/anon_hugepage", "/memfd:", "/SYSV"];
     let numbers = (mapping.device.major, mapping.device.minor);
     let device = devices.iter().find(|device| sys::mount::device_numbers(**device) == numbers);
@@ -146,7 +146,7 @@ fn opened(
     }
     let dir = format!("/proc/{pid}/fd");
     for name in root.list(&dir)? {
-        // A descriptor that was closed meanwhile does not count.
+        // Ignore a descriptor that was closed meanwhile.
         let Ok(file) = fs::metadata(root.path(&format!("{dir}/{name}"))) else { continue };
         if devices.contains(&file.dev()) {
             held.insert((file.dev(), file.ino()));

@@ -1,4 +1,4 @@
-//! `superpage bench frag`: run a program while free memory is fragmented. Flags, their translation to a goal, the run.
+//! `superpage bench frag`: runs a program while free memory is fragmented. Parses the flags and supervises the run.
 
 mod report;
 
@@ -23,14 +23,14 @@ use operations::{facts, signals};
 ///
 /// PERCENT of the free superpages get pages that stay in use until the program ends. Only memory is changed, and all of
 /// it is freed at the end, also if superpage is killed; the program and its child processes are then killed too. As
-/// root, memory is compacted before and afterwards (by growing the hugetlb pool for a moment). The amount of free
-/// memory, and how much of it lies in superpages, is reported on standard error. Allocations of other processes may
-/// keep memory fragmented.
+/// root, memory is compacted before and afterwards (by growing the hugetlb pool for a moment). A report on standard
+/// error says how much memory is free, and how much of it lies in superpages. Allocations of other processes may keep
+/// memory fragmented.
 ///
 /// The program may use the superpages that are left: with --leave SIZE only SIZE is left, PERCENT of it fragmented, and
-/// the rest is occupied. Compaction rebuilds superpages from movable pages when a program asks for them; with pinned,
-/// memory that compaction could turn into superpages is taken too before the program starts, and page cache with it,
-/// which takes longer.
+/// the rest is occupied. Compaction rebuilds superpages from movable pages when a program asks for them. With pinned,
+/// memory that compaction could turn into superpages, page cache included, is taken before the program starts, which
+/// takes longer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -49,7 +49,7 @@ pub struct Args {
     )]
     kind: KindArg,
 
-    /// Leave SIZE for the program, PERCENT of it fragmented, and occupy the rest of what is free in superpages.
+    /// Leave SIZE for the program, PERCENT of it fragmented, and occupy all other free superpages.
     #[arg(long, value_name = "SIZE", conflicts_with = "memory")]
     leave: Option<ByteSize>,
 
@@ -119,17 +119,17 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return report::plan(&args, &args.goal(&before)?, &before);
     }
     let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    // Compact movable pages first, so that the fragmented superpages are all that could exist. Root only.
+    // Compact movable pages first, so that no further superpages can appear later. Root only.
     let compacted = gather(superpage);
     let goal = args.goal(&free(superpage)?)?;
     let mut progress = Progress::new(args.quiet, "fragmenting memory");
     let taken = Held::take(&Root::real(), goal, |done, of| {
-        // Compaction may free more superpages than expected.
+        // Compaction may free more superpages than expected: then show no total.
         progress.tell(done, Some(of).filter(|of| done <= *of), || "superpages taken".to_string());
         interrupting.signal() == 0
     });
     progress.clear();
-    // Installed before `interrupting` is dropped, so that no signal is lost.
+    // Create the relay before `interrupting` is dropped, so that no signal is lost.
     let relay = signals::Relay::new()?;
     let _signal_guard = relay.signal_guard(); // termination signals must not kill this process while a pool is raised
     let held = match taken {
@@ -151,7 +151,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let goes_on = || interrupting.received().is_none();
     let taken = held.fragmented + held.occupied;
     drop(held);
-    // Memory that was not taken stays whole anyway.
+    // With --memory, the rest of free memory stayed whole: there is nothing to wait for.
     if args.memory.is_none() {
         settle(superpage, &report, taken, args.quiet, goes_on);
     }

@@ -20,7 +20,7 @@ pub struct Ended {
     pub seconds: f64,
 }
 
-/// The fragmentation that was done, and free memory at each stage.
+/// The fragmentation that was done, and free memory at each stage of the run.
 pub struct Report {
     goal: Goal,
     extent: Extent,
@@ -31,14 +31,14 @@ pub struct Report {
     bytes: ByteSize,
     before: FreeContiguity,
     held: FreeContiguity,
-    /// Free memory when the program had ended, with memory still held; `None`: unreadable.
+    /// Free memory after the program ended, while the memory was still held; `None`: unreadable.
     pub ended: Option<FreeContiguity>,
     /// Free memory after the held memory was freed.
     pub after: Option<FreeContiguity>,
 }
 
 impl Report {
-    /// A report on the memory `held`, with the free memory `before` it was taken and `now`.
+    /// Creates a report on the memory `held`; `before` and `now` are free memory before and after it was taken.
     pub fn new(
         held: &Held,
         extent: Extent,
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// The memory held now, as a line printed before the program starts.
+    /// Formats the line on the held memory that is printed before the program starts.
     pub fn holding(&self) -> String {
         let (kind, size) = (kind(self.goal.kind), self.goal.superpage);
         let occupied = match self.occupied {
@@ -85,7 +85,7 @@ impl Report {
         )
     }
 
-    /// Table of free memory at each stage.
+    /// Formats a table of free memory at each stage.
     pub fn table(&self) -> String {
         let row = |when: &str, free: Option<&FreeContiguity>| {
             let known = |value: Option<ByteSize>| words::known(value, |bytes| bytes.to_string());

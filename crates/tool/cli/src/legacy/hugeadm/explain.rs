@@ -1,5 +1,5 @@
-//! `--explain`: the machine's state, with advice about problems. Advice that no longer applies was dropped: it
-//! recommends a larger shmmax only if it is too small, and no swap for resizing pools.
+//! `--explain`: prints the machine's state, with advice about problems. Unlike libhugetlbfs, it recommends a larger
+//! shmmax only if shmmax is too small, and never recommends swap for resizing pools.
 
 use host::pool::mounts;
 use host::pool::{self, RelatedSettings};
@@ -69,7 +69,7 @@ fn advice(root: &Root) -> String {
     text
 }
 
-/// Why this process cannot use hugetlb shared memory; `None` if it can.
+/// Returns why this process cannot use hugetlb shared memory; `None` if it can.
 fn membership(root: &Root) -> Option<String> {
     let gid = RelatedSettings::read(root).shm_group?;
     let Some(name) = group_name(root, gid) else {

@@ -1,4 +1,4 @@
-//! Lists of pools, mounts and page sizes that scripts parse: byte for byte as libhugetlbfs prints them.
+//! Prints lists of pools, mounts and page sizes byte for byte as libhugetlbfs does, because scripts parse them.
 
 use std::fmt::Write;
 
@@ -16,19 +16,20 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of a pool; `None` if its pages cannot be counted. Without overcommit support the limit counts as 0.
+    /// Returns the bounds of a pool; `None` if its pages cannot be counted. A pool without overcommit support has limit
+    /// 0.
     pub fn from_pool(pool: &Pool) -> Option<Self> {
         let min = pool.persistent()?;
         Some(Self { min, max: min.saturating_add(pool.overcommit.unwrap_or(0)) })
     }
 
-    /// Number of pages that the pool may allocate on demand.
+    /// Returns the number of pages that the pool may allocate on demand.
     pub fn overcommit(&self) -> u64 {
         self.max.saturating_sub(self.min)
     }
 }
 
-/// The pools as a table.
+/// Formats the pools as a table.
 pub fn pools(root: &Root) -> String {
     let default = default_size(root);
     let mut text = format!(
@@ -46,7 +47,7 @@ pub fn pools(root: &Root) -> String {
     text
 }
 
-/// The mounts as a table; `None` if there is none.
+/// Formats the mounts as a table; `None` if there is none.
 pub fn mounts(mounts: &[Mount]) -> Option<String> {
     if mounts.is_empty() {
         return None;
@@ -55,7 +56,7 @@ pub fn mounts(mounts: &[Mount]) -> Option<String> {
         .iter()
         .map(|mount| (mount.point.display().to_string(), mount.options.as_str()))
         .collect();
-    // Width in bytes, not characters, as printf(3) counts.
+    // Pad by bytes, not characters, as printf(3) does.
     let widest = rows.iter().map(|(point, _)| point.len()).max().unwrap_or(0).max(20);
     let mut text = String::new();
     for (point, options) in std::iter::once(("Mount Point".to_string(), "Options")).chain(rows) {
@@ -65,13 +66,13 @@ pub fn mounts(mounts: &[Mount]) -> Option<String> {
     Some(text)
 }
 
-/// The page sizes of all pools in bytes, one per line.
+/// Formats the page sizes of all pools in bytes, one per line.
 pub fn all_sizes(root: &Root) -> String {
     HugetlbPools::read_sizes(root).keys().map(|size| format!("{}\n", size.bytes())).collect()
 }
 
-/// The page sizes in bytes of the pools that programs can use through files: pools that may have pages and have a
-/// mount.
+/// Formats the page sizes in bytes of the pools that programs can use through files: pools that may have pages and have
+/// a mount.
 pub fn usable_sizes(root: &Root, mounts: &[Mount]) -> String {
     let default = default_size(root);
     let mounted =
@@ -83,7 +84,7 @@ pub fn usable_sizes(root: &Root, mounts: &[Mount]) -> String {
     usable.map(|(size, _)| format!("{}\n", size.bytes())).collect()
 }
 
-/// The page size of the default pool.
+/// Returns the page size of the default pool.
 pub fn default_size(root: &Root) -> Option<PageSize> {
     MemInfo::read(root).ok()?.default_hugepage
 }
@@ -140,7 +141,7 @@ mod tests {
             ("two-nodes", small, "2097152\n"),
             ("two-nodes", large, "1073741824\n"),
             ("two-nodes", "", ""),
-            // Pools without pages.
+            // These machines have pools without pages.
             ("zen4-6.18", both.as_str(), ""),
         ] {
             let mounts = parse(mounts, Path::new("m")).unwrap();

@@ -1,7 +1,7 @@
-//! `hugeadm`: pools, related settings, and transparent superpages, under the options of libhugetlbfs.
+//! `hugeadm`: configures pools, related settings and transparent superpages, with the options of libhugetlbfs.
 //!
-//! All options are checked before anything is changed. Changes are made one after the other in libhugetlbfs' order;
-//! after a failed change an error is printed, the rest is still made, and the exit code is 1.
+//! All options are checked before anything is changed. Changes are then made one after the other in libhugetlbfs'
+//! order. If a change fails, an error is printed, the remaining changes are still made, and the exit code is 1.
 
 mod explain;
 mod lists;
@@ -86,7 +86,6 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), S
     if ending.failed { Err(Stop::Said) } else { Ok(()) }
 }
 
-/// Collects whether all changes succeeded.
 struct Ending<'a> {
     voice: &'a Voice,
     failed: bool,
@@ -109,7 +108,7 @@ fn list_mounts(context: &Context) -> Result<Completion, Failure> {
     let mounts = mounts::mounts(context.root).map_err(|error| refused(error.into()))?;
     match lists::mounts(&mounts) {
         Some(table) => print(&table),
-        // Printed as an error, but success: having no mount is a valid answer.
+        // Print this as an error but succeed: having no mount is a valid answer.
         None => {
             context.voice.error("No hugetlbfs mount points found");
             Ok(Completion::Full)
@@ -117,8 +116,8 @@ fn list_mounts(context: &Context) -> Result<Completion, Failure> {
     }
 }
 
-/// The variables that pass the verbosity on to the old tools; scripts that evaluate the output of a dry run expect
-/// them.
+/// Formats the variables that pass the verbosity on to the old tools; scripts that evaluate the output of a dry run
+/// expect them.
 fn verbosity(level: u8) -> String {
     let debug = if level == super::voice::HIGHEST { "HUGETLB_DEBUG='yes'\n" } else { "" };
     format!("{debug}HUGETLB_VERBOSE='{level}'\n")
@@ -133,7 +132,7 @@ impl Context<'_> {
     }
 }
 
-/// A pool error in hugeadm's terms: replaces remedies that name `superpage pool`.
+/// Rewords a pool error for hugeadm: replaces remedies that name `superpage pool`.
 fn refused(error: PoolError) -> Failure {
     let line = match &error {
         PoolError::NoSuchPool { .. } => format!("unknown page size: {error}"),

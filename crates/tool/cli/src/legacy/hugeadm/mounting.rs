@@ -8,7 +8,7 @@ use super::options::Request;
 use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
 
-/// The mounts to make: one per pool and owner.
+/// Returns the mounts to make: one per pool and owner.
 pub fn plan(
     context: &Context,
     status: &Status,
@@ -25,8 +25,8 @@ pub fn plan(
     Ok(plans)
 }
 
-/// A limit rounded up to whole pages, as documented: the kernel rounds down, and a mount of 1 GiB pages limited to 4
-/// MiB would hold nothing.
+/// Rounds a limit up to whole pages, as documented. The kernel rounds down, and a mount of 1 GiB pages limited to 4 MiB
+/// would hold nothing.
 fn whole(limit: ByteSize, size: PageSize) -> ByteSize {
     let bytes = size.floor(limit.bytes().saturating_add(size.bytes() - 1));
     ByteSize(bytes.max(size.bytes()))
@@ -36,7 +36,7 @@ fn whole(limit: ByteSize, size: PageSize) -> ByteSize {
 pub fn mount(context: &Context, plan: &MountPlan) -> Result<Completion, Failure> {
     let there = mounts::mounts(context.root).map_err(|error| refused(error.into()))?;
     let point = plan.point.display();
-    // libhugetlbfs' mounts do not show their owner in their options: accept any of the right page size.
+    // The options of libhugetlbfs' mounts do not show the owner: accept any existing mount with the right page size.
     if let Some(mount) = there.iter().rev().find(|mount| mount.point == plan.point) {
         let differs = plan.differs_from(mount);
         if mount.page_size.is_some_and(|size| size != plan.page_size) {
@@ -54,7 +54,7 @@ pub fn mount(context: &Context, plan: &MountPlan) -> Result<Completion, Failure>
     }
     match mounts::make(plan) {
         Ok(MountOutcome::New | MountOutcome::AlreadyThere) => Ok(Completion::Full),
-        // The mount point was not chosen by the caller, so a mount error is no usage error.
+        // The caller did not choose the mount point, so a mount error is no usage error.
         Err(error @ PoolError::Mount(_)) => Err(Failure::cannot(error)),
         Err(error) => Err(refused(error)),
     }

@@ -1,4 +1,4 @@
-//! Options of `hugeadm`, parsed into a [`Request`]. Every error that depends only on the options is found here.
+//! Parses the options of `hugeadm` into a [`Request`], and reports every error that depends only on the options.
 
 use std::ffi::OsString;
 
@@ -97,7 +97,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("pool-pages-max", Takes::Value, Name::PoolPagesMax),
     Opt::long("hard", Takes::Nothing, Name::Hard),
     Opt::long("obey-mempolicy", Takes::Nothing, Name::ObeyMempolicy),
-    // The name in libhugetlbfs' manual, which its program never accepted.
+    // libhugetlbfs' manual has this name, but its program never accepted it.
     Opt::long("obey-numa-mempol", Takes::Nothing, Name::ObeyMempolicy),
     Opt::long("add-temp-swap", Takes::Perhaps, Name::AddTempSwap),
     Opt::long("add-ramdisk-swap", Takes::Nothing, Name::AddRamdiskSwap),
@@ -129,7 +129,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("max-inodes", Takes::Value, Name::MaxInodes),
 ];
 
-/// Which bound of a pool is set.
+/// Which bound of a pool an option sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Minimum: persistent pages.
@@ -141,7 +141,7 @@ pub enum Bound {
 /// Temporary swap while a pool grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// A file of this many superpages.
+    /// A swap file with the size of this many superpages.
     File(u64),
     /// RAM disks.
     RamDisks,
@@ -156,7 +156,7 @@ pub struct Request {
     pub page_sizes: bool,
     pub page_sizes_all: bool,
     pub explain: bool,
-    /// In the order given, but minima first, as in libhugetlbfs.
+    /// Adjustments in the order given, but minima before maxima, as in libhugetlbfs.
     pub adjustments: Vec<(Bound, Spec)>,
     pub hard: bool,
     pub obey_mempolicy: bool,
@@ -237,12 +237,11 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
 }
 
 impl Request {
-    /// Whether the changes depend on the current pools.
+    /// Returns whether the changes depend on the current pools.
     pub fn depends_on_pools(&self) -> bool {
         !self.adjustments.is_empty() || self.shmmax || self.min_free
     }
 
-    /// Rejects options that have no effect without others.
     fn check(&self) -> Result<(), &'static str> {
         let has_min = self.adjustments.iter().any(|(bound, _)| *bound == Bound::Min);
         if self.persist && self.swap.is_none() {
@@ -265,7 +264,7 @@ impl Request {
 
 fn spec(text: &str) -> Result<Spec, Failure> {
     text.parse().map_err(|error| {
-        // The wording that scripts look for.
+        // Keep libhugetlbfs' wording: scripts look for it.
         let old = match error {
             SpecError::NoColon(_) => "invalid resize specification",
             SpecError::BadPool(_) => "unknown page size",

@@ -1,8 +1,8 @@
-//! `--pool-pages-min` and `--pool-pages-max`: bounds of a pool, set by its persistent pages and its overcommit limit.
+//! `--pool-pages-min` and `--pool-pages-max`: set a pool's bounds through its persistent pages and overcommit limit.
 //!
 //! A maximum above the minimum is a limit that somebody set; it stays when the minimum moves, as in libhugetlbfs. A
-//! maximum equal to the minimum is no limit and moves with the minimum; libhugetlbfs instead turned the pages removed
-//! from a shrinking pool into overcommit. Pages that could not be allocated are not turned into overcommit either.
+//! maximum equal to the minimum is no limit and moves with the minimum. libhugetlbfs instead turned pages removed from
+//! a shrinking pool into overcommit. Pages that could not be allocated do not become overcommit either.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,12 +34,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether the pool takes pages from free memory.
+    /// Returns whether the pool takes pages from free memory.
     pub fn grows(&self) -> bool {
         self.to.min > self.from.min
     }
 
-    /// The overcommit limit for a pool that has `now` pages; `None` if this step does not change it.
+    /// Returns the overcommit limit in pages for a pool that has `now` pages; `None` if this step does not change the
+    /// limit.
     fn overcommit_with(&self, now: u64) -> Option<u64> {
         // After an incomplete growth the maximum stays, or rises to the pages allocated.
         let max = match self.grows() && now != self.to.min {
@@ -51,7 +52,7 @@ impl Step {
     }
 }
 
-/// The steps of a request; each starts where the previous one ends. Writes nothing; rejects invalid changes.
+/// Returns the steps of a request; each starts where the previous one ends. Writes nothing; rejects invalid changes.
 pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec<Step>, Failure> {
     let nodes = if request.obey_mempolicy { policy_nodes(context) } else { Vec::new() };
     let mut steps: Vec<Step> = Vec::new();
@@ -95,7 +96,7 @@ fn bounded(from: Bounds, bound: Bound, target: u64) -> Bounds {
 }
 
 impl Step {
-    /// The step as a request for the whole machine.
+    /// Returns the step as a request for the whole machine.
     fn whole(&self) -> Option<pool::Request> {
         let Self { size, from, to, .. } = *self;
         (from.min != to.min).then_some(pool::Request {
@@ -106,8 +107,8 @@ impl Step {
         })
     }
 
-    /// The step as requests for the machine, or for each of its nodes. Growth is spread evenly over the nodes, as the
-    /// kernel does for nr_hugepages_mempolicy; shrinking too, over the nodes that have pages.
+    /// Returns the step as requests for the machine, or for each of its nodes. Growth is spread evenly over the nodes,
+    /// as the kernel does for nr_hugepages_mempolicy. Shrinking is spread over the nodes that have pages.
     fn requests(&self, status: &Status) -> Result<Vec<pool::Request>, PoolError> {
         let Self { size, to, .. } = *self;
         let before = status.persistent(size, None)?;
@@ -129,7 +130,8 @@ impl Step {
     }
 }
 
-/// Splits `pages` into shares as equal as the limits `most` allow; the sum is smaller if the limits are too small.
+/// Splits `pages` as evenly as the limits `most` allow. The sum of the returned numbers of pages is smaller if the
+/// limits are too small.
 fn split_evenly(mut pages: u64, most: &[u64]) -> Vec<u64> {
     let mut shares = vec![0; most.len()];
     loop {
@@ -175,7 +177,7 @@ pub fn carry_out(
             ended = Completion::Part;
         }
         if let Some(signal) = stopped(&watcher) {
-            // Removes the swap first: `die_by` does not return.
+            // Remove the swap first: `die_by` does not return.
             drop(swap);
             sys::signal::die_by(signal);
             return Ok(Completion::Part);
@@ -184,7 +186,6 @@ pub fn carry_out(
     Ok(ended)
 }
 
-/// The signal that interrupted the change.
 fn stopped(watcher: &Watcher) -> Option<i32> {
     match watcher.end(exit::Done::Fine) {
         exit::Done::Signal(signal) => Some(signal),
@@ -243,7 +244,7 @@ fn one(
     Ok(if now == step.to.min { Completion::Full } else { Completion::Part })
 }
 
-/// Number of --hard retries without a single new page, as in libhugetlbfs.
+/// Number of --hard retries that may pass without a new page, as in libhugetlbfs.
 const HARD_ATTEMPTS: u32 = 5;
 /// Pause between retries, for swapping and writeback.
 const HARD_PAUSE: Duration = Duration::from_secs(6);
@@ -258,10 +259,9 @@ fn resize(context: &Context, step: &Step, watcher: &mut Watcher) -> Result<Vec<O
     Ok(applied.outcomes)
 }
 
-/// A step as shell commands.
 fn commands(step: &Step, status: &Status) -> Result<String, Failure> {
     let mut text = String::new();
-    // The machine does not show the effect of earlier steps, so the plan says where this step begins.
+    // The dry run applies no earlier steps, so print from the step's own start, not the machine's state.
     let changes = step.from.min != step.to.min;
     for request in step.requests(status).map_err(refused)? {
         if changes && request.before != request.target {
@@ -279,7 +279,7 @@ fn commands(step: &Step, status: &Status) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The nodes of this process's memory policy (numactl); empty if it names none.
+/// Returns the nodes of this process's memory policy (numactl); empty if it names none.
 fn policy_nodes(context: &Context) -> Vec<NodeId> {
     let Ok(text) = context.root.read("/proc/self/numa_maps") else {
         context.voice.warn(
@@ -287,12 +287,12 @@ fn policy_nodes(context: &Context) -> Vec<NodeId> {
         );
         return Vec::new();
     };
-    // A mapping without its own policy, as the program's text, shows the process's policy.
+    // A mapping without its own policy, such as the program's text, shows the process's policy.
     let policy = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(1));
     policy.map_or(Vec::new(), nodes_of)
 }
 
-/// The nodes in `bind:0-1,3`, `prefer:1`, `interleave=static:0`; empty for `default` and `local`.
+/// Parses the nodes in `bind:0-1,3`, `prefer:1`, `interleave=static:0`; empty for `default` and `local`.
 fn nodes_of(policy: &str) -> Vec<NodeId> {
     let Some((_, list)) = policy.split_once(':') else { return Vec::new() };
     let range = |word: &str| {
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(after((0, 20), (10, 20), 10), Some(10));
         assert_eq!(after((0, 0), (10, 10), 10), None);
         assert_eq!(after((10, 10), (10, 30), 10), Some(20));
-        // An incomplete growth.
+        // The pool grew only in part.
         assert_eq!(after((0, 20), (10, 20), 4), Some(16));
         assert_eq!(after((0, 8), (10, 10), 9), Some(0));
         assert_eq!(after((0, 0), (10, 10), 4), None);

@@ -1,4 +1,4 @@
-//! Settings: THP, khugepaged, the shared-memory group, shmmax, min_free_kbytes, zone-movable.
+//! Changes settings: THP, khugepaged, the shared-memory group, shmmax, min_free_kbytes, zone-movable.
 
 use host::journal::{Journal, KhugepagedKnob, Knob};
 use host::pool::{self, mounts};
@@ -18,7 +18,7 @@ pub struct SettingChange {
     quote: &'static str,
 }
 
-/// The settings to write for a request, in order. Writes nothing; rejects invalid values.
+/// Returns the settings to write for a request, in order. Writes nothing; rejects invalid values.
 pub fn changes(context: &Context, request: &Request) -> Result<Vec<SettingChange>, Failure> {
     let mut changes = Vec::new();
     let mut change =
@@ -85,7 +85,7 @@ impl SettingChange {
     }
 }
 
-/// The recommended min_free_kbytes in KiB; `None` if it is set to that or more.
+/// Returns the recommended min_free_kbytes in KiB; `None` if the current value is no smaller.
 fn recommended_min_free(context: &Context) -> Result<Option<u64>, Failure> {
     let advised =
         pool::recommended_min_free(context.root).map_err(|error| refused(error.into()))?;
@@ -95,24 +95,24 @@ fn recommended_min_free(context: &Context) -> Result<Option<u64>, Failure> {
     Ok(above(context, &Knob::min_free_kbytes(), "min_free_kbytes", advised)?.then_some(advised))
 }
 
-/// The recommended shmmax: the bytes that all pools may hold; `None` if it is set to that or more, as the kernel's
-/// default is.
+/// Returns the recommended shmmax in bytes, which is what all pools may hold; `None` if the current value is no
+/// smaller, as with the kernel's default.
 fn recommended_shmmax(context: &Context) -> Result<Option<u64>, Failure> {
     let advised = pool_bytes(context.root);
     Ok(above(context, &Knob::shmmax(), "shmmax", advised)?.then_some(advised))
 }
 
-/// Bytes that all pools may hold.
+/// Returns the number of bytes that all pools may hold.
 pub fn pool_bytes(root: &Root) -> u64 {
     let pools = HugetlbPools::read_sizes(root).into_iter();
     let bytes = pools.filter_map(|(size, pool)| Some((size, Bounds::from_pool(&pool)?.max)));
     bytes.fold(0, |sum, (size, max)| sum.saturating_add(max.saturating_mul(size.bytes())))
 }
 
-/// Whether `advised` exceeds the current value. A setting is never lowered, because others rely on it.
+/// Returns whether `advised` exceeds the current value. A setting is never lowered, because others rely on it.
 fn above(context: &Context, knob: &Knob, what: &str, advised: u64) -> Result<bool, Failure> {
     let now = knob.read(context.root)?;
-    // A shmmax that does not fit into u64 is above.
+    // A shmmax that does not fit into u64 counts as larger than `advised`.
     let is_below = now.parse::<u64>().is_ok_and(|now| now < advised);
     if !is_below {
         context
@@ -122,7 +122,7 @@ fn above(context: &Context, knob: &Knob, what: &str, advised: u64) -> Result<boo
     Ok(is_below)
 }
 
-/// A group's name.
+/// Returns the name of a group.
 pub fn group_name(root: &Root, gid: u32) -> Option<String> {
     let text = root.read("/etc/group").ok()?;
     text.lines().find_map(|line| {
@@ -132,10 +132,9 @@ pub fn group_name(root: &Root, gid: u32) -> Option<String> {
     })
 }
 
-/// A sysctl of kernels before 4.16.
 const TREAT_AS_MOVABLE: &str = "hugepages_treat_as_movable";
 
-/// Whether pools use ZONE_MOVABLE: a setting before Linux 4.16, always on since.
+/// Sets whether pools use ZONE_MOVABLE: a setting before Linux 4.16, always on since.
 pub fn zone_movable(context: &Context, able: bool) -> Result<Completion, Failure> {
     let knob = Knob::vm(TREAT_AS_MOVABLE).map_err(Failure::usage)?;
     if context.root.path(knob.path()).exists() {

@@ -1,6 +1,7 @@
-//! Temporary swap while a pool grows: lets the kernel swap out memory of programs.
+//! Adds temporary swap while a pool grows, so that the kernel can swap out memory of programs.
 //!
-//! Growing compacts memory by itself and needs no swap; this is for machines whose memory programs fill.
+//! Growing compacts memory by itself and needs no swap. The swap is for machines whose memory is full of programs'
+//! pages.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -25,7 +26,7 @@ pub struct Swapping {
     persist: bool,
 }
 
-/// Active temporary swap; removed on drop unless it is to persist.
+/// Active temporary swap; removed on drop unless `persist` is set.
 #[derive(Debug)]
 pub struct Added<'a> {
     context: &'a Context<'a>,
@@ -34,7 +35,7 @@ pub struct Added<'a> {
     on: usize,
 }
 
-/// The temporary swap for a request; `None` if no step grows a pool.
+/// Plans the temporary swap for a request; `None` if no step grows a pool.
 pub fn plan(
     context: &Context,
     request: &Request,
@@ -59,13 +60,14 @@ pub fn plan(
     }
 }
 
-/// Enough RAM disks to hold more than one page.
+/// Returns as many RAM disks as needed to hold more than one page.
 fn ram_disks(context: &Context, page: u64) -> Result<Vec<PathBuf>, Failure> {
     let mut places = Vec::new();
     let mut bytes = 0u64;
     while bytes <= page {
         let number = places.len();
-        // In units of 512 bytes, regardless of the disk's sector size (Documentation/ABI, stat of block devices).
+        // `size` is in units of 512 bytes, regardless of the disk's sector size (Documentation/ABI, stat of block
+        // devices).
         let sectors = context.root.read(&format!("/sys/block/ram{number}/size")).ok();
         let device = PathBuf::from(format!("/dev/ram{number}"));
         let sectors = sectors.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
@@ -83,7 +85,7 @@ fn ram_disks(context: &Context, page: u64) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl Swapping {
-    /// The shell commands before the pool grows.
+    /// Formats the shell commands before the pool grows.
     pub fn commands_before(&self) -> String {
         let one = |place: &PathBuf| {
             let place = place.display();
@@ -96,7 +98,7 @@ impl Swapping {
         self.places.iter().map(one).collect()
     }
 
-    /// The shell commands after the pool has grown.
+    /// Formats the shell commands after the pool has grown.
     pub fn commands_after(&self) -> String {
         let one = |place: &PathBuf| {
             let place = place.display();
@@ -106,7 +108,7 @@ impl Swapping {
         if self.persist { String::new() } else { self.places.iter().map(one).collect() }
     }
 
-    /// Creates and enables the swap; removes everything if that fails.
+    /// Creates and enables the swap; on failure, removes everything created.
     pub fn begin<'a>(self, context: &'a Context<'a>) -> Result<Added<'a>, Failure> {
         let mut added = Added { context, swapping: self, on: 0 };
         if let Some(length) = added.swapping.length {
@@ -150,7 +152,7 @@ impl Drop for Added<'_> {
     }
 }
 
-/// A file of zeros without holes, readable only by its owner: swap holds memory of all users.
+/// Creates a file of zeros without holes, readable only by its owner, because swap holds memory of all users.
 fn zeroes(path: &Path, length: u64) -> io::Result<()> {
     fs::create_dir_all(DIR)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

@@ -1,10 +1,10 @@
-//! The environment of one program on one machine for a request, and warnings about requests that have no effect. The
-//! program always starts, as with libhugetlbfs. Decided from facts alone, so that `--dry-run` tries nothing.
+//! Decides the environment in which one program runs for a request, and warns about requests that have no effect. The
+//! program always starts, as with libhugetlbfs. The decision uses facts alone, so that `--dry-run` tries nothing.
 //!
-//! Two libraries can do the work. libsuperpage.so, preloaded, backs any program it reaches. A program linked with
-//! libhugetlbfs (the original, or our replacement of the same name) backs its own text, data and shared memory, as the
-//! `HUGETLB_*` variables say; preloading a second library for the same memory would move it twice. libsuperpage.so
-//! backs malloc in both cases: libhugetlbfs lost that with glibc 2.34.
+//! Two libraries can provide superpages. libsuperpage.so, preloaded, backs any program that loads it. A program linked
+//! with libhugetlbfs (the original, or our replacement of the same name) backs its own text, data and shared memory, as
+//! the `HUGETLB_*` variables say; preloading a second library for the same memory would move it twice. libsuperpage.so
+//! backs malloc in both cases, because libhugetlbfs cannot since glibc 2.34.
 //! See docs/decisions/libhugetlbfs.md#2.
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::legacy::voice::{HIGHEST, WARNINGS};
 pub struct Decision {
     /// Variables in printing order, each once.
     pub environment: Vec<(String, String)>,
-    /// Allow THP to the process, whatever it inherits.
+    /// Enable THP for the process, even if it inherits a disabled state.
     pub allow_thp: bool,
     /// Requests that work differently than expected, or not at all.
     pub warnings: Vec<String>,
@@ -39,7 +39,7 @@ pub struct SystemState {
     pub facts: Facts,
     /// libsuperpage.so, or why there is none.
     pub library: Result<PathBuf, String>,
-    /// The current LD_LIBRARY_PATH.
+    /// The current value of LD_LIBRARY_PATH.
     pub ld_library_path: Option<String>,
     /// Whether SUPERPAGE_REPORT is already set.
     pub has_report: bool,
@@ -58,7 +58,7 @@ pub fn decide(request: &Request, around: &SystemState) -> Decision {
     decision.set("HUGETLB_VERBOSE", around.verbosity.to_string());
     if let Library::Below(path) = &request.library {
         let old = around.ld_library_path.as_deref().filter(|list| !list.is_empty());
-        // No colon at the end: an empty entry means the working directory.
+        // Append no colon for an empty list: an empty entry means the working directory.
         let old = old.map_or(String::new(), |list| format!(":{list}"));
         let list = match PathBuf::from(path).join("libhugetlbfs.so").exists() {
             true => format!("{path}{old}"),
@@ -92,7 +92,7 @@ pub fn decide(request: &Request, around: &SystemState) -> Decision {
     }
     let default = around.facts.pools.first().map(|pool| pool.size);
     for (part, wish) in parts {
-        // The default pool's size needs no name.
+        // Omit the size if it is the default pool's.
         let size = wish.map(|wish| wish.size().filter(|size| Some(*size) != default));
         ours.extend(size.map(|size| (part, Pages::Hugetlb(size))));
     }
@@ -154,7 +154,7 @@ impl Decision {
         }
     }
 
-    /// Options that only libhugetlbfs inside the program supports.
+    /// Applies the options that only a libhugetlbfs linked into the program supports.
     fn for_linked_programs(&mut self, request: &Request, target: &Target) {
         // --no-preload implies that the program is linked with libhugetlbfs, perhaps statically.
         let is_linked = target.has_libhugetlbfs || request.preload == Preload::No;
@@ -181,14 +181,14 @@ impl Decision {
         }
     }
 
-    /// The variables of libsuperpage.so, as every launcher of this command sets them.
+    /// Sets the variables of libsuperpage.so, as every launcher of this command does.
     fn set_library_variables(
         &mut self,
         request: &Request,
         around: &SystemState,
         mut ours: Vec<(&str, Pages)>,
     ) {
-        // Drop sizes without a pool, which `check_pools` warns of: they would make the plan fail for the rest.
+        // Drop sizes without a pool, about which `check_pools` warns: they would make the plan fail for all memory.
         let is_there = |size: PageSize| around.facts.pools.iter().any(|pool| pool.size == size);
         ours.retain(|(_, pages)| match pages {
             Pages::Hugetlb(Some(size)) => is_there(*size),
@@ -212,7 +212,7 @@ impl Decision {
             data: has("data"),
             ..Memory::default()
         };
-        // libhugetlbfs' rule: memory that the pool cannot hold gets base pages.
+        // Apply libhugetlbfs' rule: memory that the pool cannot hold gets base pages.
         let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::new(pages) };
         let library = match &around.library {
             Ok(path) => path.clone(),
@@ -233,7 +233,7 @@ impl Decision {
                     request.preload != Preload::No || change.variable != "LD_PRELOAD"
                 });
                 changes.for_each(|change| self.set(change.variable, change.value));
-                // exec replaces this process, so the library must print its own report.
+                // exec replaces this process, so the library must print the report itself.
                 if around.verbosity >= WARNINGS && !around.has_report {
                     self.set(abi::environment::REPORT, abi::environment::REPORT_SHORTAGE);
                 }
@@ -256,7 +256,7 @@ impl Decision {
     }
 }
 
-/// Why the pool of `size` has no pages; `None` if it has some.
+/// Returns why the pool of `size` has no pages; `None` if it has some.
 fn refusal(size: Option<PageSize>, pools: &[Pool]) -> Option<String> {
     let pool = match size {
         None => pools.first(),
@@ -310,7 +310,7 @@ mod tests {
         each.collect::<String>().trim_end().to_string()
     }
 
-    /// The variables with which libsuperpage.so backs `memory` with the default pool's pages.
+    /// Returns the variables with which libsuperpage.so backs `memory` with pages of the default pool.
     fn ours(memory: &str) -> String {
         format!(
             "SUPERPAGE_PAGES=hugetlb:2M SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
@@ -383,7 +383,7 @@ mod tests {
         ] {
             assert_eq!(warnings(line, &around).matches(part).count(), 1, "{line}");
         }
-        // Sizes that have a pool are requested: an empty pool may be filled while the program runs.
+        // Request a size if its pool exists: an empty pool may be filled while the program runs.
         assert!(lines("--heap=1G x", &around).contains("SUPERPAGE_PAGES=hugetlb:1G "));
         assert!(lines("--heap --shm=4M x", &around).contains("SUPERPAGE_MEMORY=heap "));
         assert!(lines("--thp --shm x", &around).contains("SUPERPAGE_PAGES=thp "));

@@ -1,5 +1,5 @@
-//! `hugectl`: sets up environment and preload so that parts of a program's memory are on superpages, then executes it
-//! in place of this process: the pid and exit status are the program's.
+//! `hugectl`: sets up environment and preload so that parts of a program's memory are on superpages. Then it executes
+//! the program in place of this process, so that pid and exit status are the program's.
 
 mod environment;
 mod options;
@@ -55,7 +55,7 @@ pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop
     }
 }
 
-/// The program; a dry run does not need an existing one.
+/// Finds the program; a dry run does not need an existing one.
 fn find(request: &Request) -> Result<Option<Program>, Failure> {
     let Some(name) = request.command.first() else { return Ok(None) };
     let Some(name) = name.to_str() else {
@@ -67,7 +67,6 @@ fn find(request: &Request) -> Result<Option<Program>, Failure> {
     }
 }
 
-/// Finds the library that the caller chose.
 fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
     let dirs: Vec<PathBuf> = match place {
         Library::Own => {
@@ -78,8 +77,8 @@ fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
         Library::Below(dir) => {
             ["", "lib", "lib64"].iter().map(|sub| Path::new(dir).join(sub)).collect()
         }
-        // ld.so(8): LD_LIBRARY_PATH, then the standard directories. Directories that only ld.so's cache knows are not
-        // searched, as its format is private.
+        // Search LD_LIBRARY_PATH, then the standard directories, as ld.so(8) does. Directories that are only in ld.so's
+        // cache are not searched, because the cache's format is private.
         Library::OnPath => {
             let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
             let listed = list.split(':').filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -95,7 +94,6 @@ fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
     })
 }
 
-/// The variables as shell assignments.
 fn assignments(decision: &Decision) -> String {
     let mut text = String::new();
     for (variable, value) in &decision.environment {
@@ -107,7 +105,7 @@ fn assignments(decision: &Decision) -> String {
 
 fn become_program(request: &Request, program: &Program, decision: Decision) -> Result<(), Stop> {
     let mut command = Command::new(&program.path);
-    // Keep the name it was called by as argv[0], like execvp(3).
+    // Pass the name as typed as argv[0], like execvp(3).
     command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
     let thp = decision.allow_thp.then_some(ThpControl::System);
     sys::spawn::prepare(&mut command, ChildSetup { thp, ..ChildSetup::default() });

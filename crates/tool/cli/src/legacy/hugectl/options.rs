@@ -86,7 +86,7 @@ pub enum PagesRequest {
 /// Whether to preload a library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preload {
-    /// If needed.
+    /// Preload if the request needs it.
     #[default]
     Needed,
     /// Never.
@@ -96,12 +96,12 @@ pub enum Preload {
 /// Where to find the library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Library {
-    /// Installed with this command.
+    /// The library installed with this command.
     #[default]
     Own,
-    /// Below this directory.
+    /// The library below this directory.
     Below(String),
-    /// Where the dynamic loader looks.
+    /// The library that the dynamic loader finds.
     OnPath,
 }
 
@@ -109,7 +109,7 @@ pub enum Library {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub text: Option<PagesRequest>,
-    /// Data and bss: one mapping.
+    /// Data and bss, which are one mapping.
     pub data: Option<PagesRequest>,
     pub heap: Option<PagesRequest>,
     pub shm: Option<PagesRequest>,
@@ -174,7 +174,8 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     Ok(request)
 }
 
-/// The pages that a size requests. An invalid size requests none: the program runs on base pages, as with libhugetlbfs.
+/// Parses the pages that a size requests. An invalid size requests none: the program runs on base pages, as with
+/// libhugetlbfs.
 fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest> {
     let Some(text) = size else { return Some(PagesRequest::Default) };
     let bytes = text.parse::<ByteSize>().ok().map(ByteSize::bytes);
@@ -190,7 +191,7 @@ fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest>
     }
 }
 
-/// Disables text or data; libhugetlbfs took any unknown list for both.
+/// Disables text or data. libhugetlbfs took any unknown word for both.
 fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
     for word in list.unwrap_or("text,data").split(',') {
         let is_known = ["text", "data", "bss"].contains(&word);
@@ -203,7 +204,7 @@ fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
 }
 
 impl PagesRequest {
-    /// Page size of the pool; `None`: the default pool's.
+    /// Returns the page size of the pool; `None`: the default pool's.
     pub fn size(&self) -> Option<PageSize> {
         match self {
             Self::Default => None,
@@ -211,7 +212,7 @@ impl PagesRequest {
         }
     }
 
-    /// The size as given, if any.
+    /// Returns the size as given on the command line, if any.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Default => None,

@@ -1,5 +1,5 @@
-//! Facts about the program that `hugectl` needs besides how it is loaded: whether libhugetlbfs is linked into it and
-//! does the work, and the marks of hugeedit.
+//! Facts about a program that only `hugectl` needs: whether it is linked with libhugetlbfs, which then provides the
+//! superpages, and hugeedit's marks.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::legacy::hugeedit;
 /// The facts about a program that decide the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Path, as text.
+    /// Path of the program, as text.
     pub name: String,
-    /// Why preload and environment may not reach it.
+    /// Why preload and environment may not affect the program.
     pub unreached: Option<String>,
-    /// Whether it is linked with libhugetlbfs.
+    /// Whether the program is linked with libhugetlbfs.
     pub has_libhugetlbfs: bool,
-    /// Whether hugeedit marked its text.
+    /// Whether hugeedit marked the program's text.
     pub marked_text: bool,
-    /// Whether hugeedit marked its data.
+    /// Whether hugeedit marked the program's data.
     pub marked_data: bool,
 }
 
@@ -46,7 +46,6 @@ impl Target {
     }
 }
 
-/// The libraries a program is linked with (DT_NEEDED).
 fn libraries(path: &Path) -> Vec<String> {
     let Ok(file) = File::open(path) else { return Vec::new() };
     let cache = ReadCache::new(file);
@@ -63,7 +62,7 @@ fn needed<Header: FileHeader<Endian = object::Endianness>>(
     let entries = segments.iter().find_map(|one| one.dynamic(endian, cache).ok().flatten())?;
     let value = |tag| entries.iter().find(|one| one.tag(endian) == tag);
     let strings_at: u64 = value(elf::DT_STRTAB)?.d_val(endian).into();
-    // The table's address is a virtual address; its segment gives the file offset.
+    // DT_STRTAB holds a virtual address; find its file offset from the segment that contains it.
     let strings = segments.iter().find_map(|one| {
         let (start, size) = (one.p_vaddr(endian).into(), one.p_filesz(endian).into());
         let within = one.p_type(endian) == elf::PT_LOAD && strings_at >= start;
@@ -98,7 +97,8 @@ mod tests {
         for length in [0, 3, 64, 100, 700, 5000, whole.len() / 2] {
             std::fs::write(&path, &whole[..length.min(whole.len())]).unwrap();
             let found = libraries(&path);
-            // The header alone names no libraries; names found in longer truncated files are arbitrary.
+            // Up to 64 bytes hold only the ELF header, which names no libraries. Longer truncated files may give
+            // arbitrary names.
             assert!(length > 64 || found.is_empty(), "{length}: {found:?}");
         }
         assert!(libraries(Path::new("/no/such")).is_empty());

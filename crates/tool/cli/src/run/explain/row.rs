@@ -7,7 +7,7 @@ use units::ByteSize;
 
 use crate::pool::show;
 
-/// The mechanism of rules that the kernel decides itself.
+/// Mechanism of rules that the kernel decides itself.
 pub(super) const OWN_RULES: &str = "the kernel's own rules";
 
 /// A rule and the outcome of one mechanism.
@@ -16,12 +16,12 @@ pub struct Row {
     pub(super) rule: String,
     pub(super) asked: Option<u64>,
     pub(super) done: Option<u64>,
-    /// Upper bound where `done` is unknown.
+    /// Upper bound of `done`, where `done` is unknown.
     pub(super) at_most: Option<u64>,
     pub(super) bytes: Option<u64>,
-    /// Requested superpages that were not made.
+    /// Number of requested superpages that were not made.
     pub(super) refused: Option<u64>,
-    /// Reasons for failed attempts, with counts: an attempt may be repeated.
+    /// Reasons for failed attempts, with the number of attempts; attempts are repeated.
     pub(super) failures: Vec<(&'static str, u64)>,
     pub(super) means: &'static str,
     pub(super) by: &'static str,
@@ -29,7 +29,7 @@ pub struct Row {
     pub(super) why: String,
 }
 
-/// Delay after the trigger.
+/// Delay between the trigger and the superpage.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum When {
     #[default]
@@ -42,7 +42,6 @@ pub(super) enum When {
 }
 
 impl Row {
-    /// Records that nothing is done, and why.
     pub(super) fn nothing(&mut self, why: &str) {
         (self.done, self.bytes) = (Some(0), Some(0));
         self.say(why);
@@ -120,7 +119,7 @@ impl Row {
     }
 }
 
-/// `explain` of `superpage.run/1`.
+/// Formats the field `explain` of `superpage.run/1`.
 pub fn document(rows: &[Row]) -> Value {
     let mut documents = Vec::new();
     for row in rows {
@@ -129,7 +128,7 @@ pub fn document(rows: &[Row]) -> Value {
     documents.into()
 }
 
-/// The table, and below it why a rule was not carried out, or differently.
+/// Formats the table. Below it, says why rules were not carried out, or how differently.
 pub fn in_words(rows: &[Row]) -> String {
     const HEAD: [&str; 8] =
         ["rule", "asked", "done", "bytes", "refused", "by what means", "by whom", "median, 99 %"];

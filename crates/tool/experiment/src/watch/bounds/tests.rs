@@ -1,4 +1,4 @@
-//! Ticks, looks and ends in a row, and the bounds that follow.
+//! Tests sequences of ticks, looks and ends, and the resulting bounds.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn bounds() -> Bounds {
     Bounds::new(PAGE)
 }
 
-/// A process of `anon` MiB that executes the program `image`.
+/// Returns a process of `anon` MiB that executes the program `image`.
 fn part(pid: i32, parent: i32, anon: u64, image: u64) -> Part {
     Part {
         pid: Pid(pid),
@@ -69,7 +69,7 @@ fn a_child_that_copies_later_is_noticed_by_its_faults() {
     assert!(bounds.wants_stat(Pid(2)) && !bounds.wants_stat(Pid(1)));
     let copied = Part { faults: Some(50 * MIB / PAGE), ..child };
     assert_eq!(mib(bounds.tick(&[parent, copied], &Ends::default())), (300, 350));
-    // Faults that could not be read may be copies of everything.
+    // If faults could not be read, the child may have copied everything.
     let unread = Part { faults: None, ..child };
     assert_eq!(mib(bounds.tick(&[parent, unread], &Ends::default())), (300, 600));
 }
@@ -93,7 +93,7 @@ fn what_is_shared_is_open_until_a_look_and_closed_backwards() {
     assert_eq!((peak.at_least / MIB, at_most(&peak, Some(300))), (300, Some(900)));
 }
 
-/// Beside a load much time may lie between a tick and its look.
+/// On a busy machine, much time may pass between a tick and its look.
 #[test]
 fn what_came_between_a_tick_and_its_look_is_not_counted_again() {
     let parts = |child| [part(1, 0, 10, 7), part(2, 1, child, 8)];
@@ -129,7 +129,7 @@ fn what_the_kernel_tells_of_an_end_closes_the_bounds() {
     let ends = |known| Ends { known, ..Ends::default() };
     let mut bounds = bounds();
     bounds.tick(&[part(1, 0, 100, 7), part(2, 1, 20, 8)], &Ends::default());
-    // Of process 2 before it is seen to be gone, and of one that was never seen.
+    // The reports are on process 2 before a tick misses it, and on a process that no tick saw.
     let told = ends(vec![(Pid(2), 30 * MIB), (Pid(3), 2 * MIB)]);
     bounds.tick(&[part(1, 0, 100, 7), part(2, 1, 20, 8)], &told);
     bounds.tick(&[part(1, 0, 100, 7)], &Ends::default());
@@ -189,7 +189,7 @@ fn who_was_never_seen_is_counted() {
 fn a_run_that_no_tick_saw_was_as_large_as_the_kernel_says() {
     let peak = bounds().end(&Ends::default());
     assert_eq!((peak.at_least, at_most(&peak, Some(5)), peak.unseen), (0, Some(5), 0));
-    // Nor one whose ticks found nobody: the first process had ended, and perhaps a child besides.
+    // The same holds if ticks found no process: the first had ended, and perhaps a child.
     let ticked = |unseen| {
         let mut bounds = bounds();
         bounds.tick(&[], &Ends { unseen, ..Ends::default() });
@@ -215,7 +215,7 @@ fn a_mark_that_rose_between_ticks_counts_for_all_that_were_there() {
     assert_eq!((peak.at_least / MIB, at_most(&peak, Some(200))), (200, Some(250)));
 }
 
-/// The kernel's high-water mark leaves out pages of the pool.
+/// The kernel's high-water mark excludes pages of the pool.
 #[test]
 fn a_mark_that_rose_counts_beside_pages_of_the_pool() {
     let mut bounds = bounds();
