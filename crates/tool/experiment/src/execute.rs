@@ -292,11 +292,11 @@ impl Executor for Prepared<'_, '_> {
 
 impl Executor for Launcher<'_> {
     fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
-        let Some((service, user)) = &self.service else { return self.make(run, None) };
+        let Some((service, user)) = &self.service else { return self.run_once(run, None) };
         let arm = &self.plans[run.at.arm as usize].name;
         let (user, tree) = (user.as_ref(), self.tree.clone());
         let mut session = Session::new(service, user, arm, self.interrupt, tree)?;
-        let made = self.make(run, Some(&mut session));
+        let made = self.run_once(run, Some(&mut session));
         let ended = session.tear_down();
         // A program that was killed early may fail in any way.
         match made.and_then(|sample| ended.map(|()| sample)) {
@@ -307,7 +307,11 @@ impl Executor for Launcher<'_> {
 }
 
 impl Launcher<'_> {
-    fn make(&mut self, run: Run, mut session: Option<&mut Session>) -> Result<Sample, RunError> {
+    fn run_once(
+        &mut self,
+        run: Run,
+        mut session: Option<&mut Session>,
+    ) -> Result<Sample, RunError> {
         let plan = &self.plans[run.at.arm as usize];
         let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
         let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;

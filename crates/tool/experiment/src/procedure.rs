@@ -127,7 +127,8 @@ pub fn run_by(
 ) -> Result<Ran, RunError> {
     let mut looks = Looks::default();
     let mut samples = Vec::new();
-    let made = make(clock, executor, arms, settings, question, &mut looks, &mut samples, observe);
+    let made =
+        run_blocks(clock, executor, arms, settings, question, &mut looks, &mut samples, observe);
     let stopped = match made {
         Err(RunError::Interrupted) if has_block(&samples, arms) => Stopped::Interrupted,
         made => made?,
@@ -136,7 +137,7 @@ pub fn run_by(
 }
 
 #[allow(clippy::too_many_arguments)] // output parameters, because they must survive a failure
-fn make(
+fn run_blocks(
     clock: &dyn Fn() -> Duration,
     executor: &mut dyn Executor,
     arms: u32,
@@ -147,7 +148,7 @@ fn make(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Stopped, RunError> {
     let mut random = Random::new(settings.seed, Stream::Padding);
-    let mut make =
+    let mut run_slot =
         |at: Slot, purpose, samples: &mut Vec<Sample>, observe: &mut dyn FnMut(Event)| {
             let environment_padding = random.below(4096);
             let run = Run { at, purpose, environment_padding, seed: random.bits() };
@@ -159,7 +160,7 @@ fn make(
         };
     for round in 0..settings.warm_ups {
         for arm in 0..arms {
-            make(Slot { block: round, slot: arm, arm }, Purpose::WarmUp, samples, observe)?;
+            run_slot(Slot { block: round, slot: arm, arm }, Purpose::WarmUp, samples, observe)?;
         }
     }
     let rule = &settings.rule;
@@ -168,7 +169,7 @@ fn make(
     for begun in 1.. {
         for _ in 0..schedule.block_len() {
             let slot = schedule.next().expect("the schedule of at least one arm is endless");
-            make(slot, Purpose::Measured, samples, observe)?;
+            run_slot(slot, Purpose::Measured, samples, observe)?;
         }
         let progress = progress(samples, arms, settings, question, looks, End::Enough);
         let elapsed = clock().saturating_sub(measured_from);
@@ -186,7 +187,7 @@ fn make(
         }
         let next = stopping::next(&progress, begun, rule, time);
         if next != Next::Enough && looks.is_due(begun, rule, time) {
-            looks.make(begun);
+            looks.record(begun);
             if self::progress(samples, arms, settings, question, looks, End::Decided).decided {
                 return Ok(Stopped::Decided);
             }

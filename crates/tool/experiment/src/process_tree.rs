@@ -1,8 +1,8 @@
 //! Finds and ends the processes of a run.
 //!
 //! An experiment is the subreaper of its descendants: a program that daemonizes becomes our own child and stays part of
-//! its run. Descendants that existed before the first run are neither watched nor ended. (In a shell, `superpage … >
-//! >(tee log)` makes `tee` our child.)
+//! its run. Descendants that existed before the first run are neither watched nor ended. (In a shell,
+//! `superpage … > >(tee log)` makes `tee` our child.)
 //! See docs/decisions/compare.md#2.
 
 use std::collections::BTreeSet;

@@ -137,7 +137,7 @@ impl Executor {
     /// they are treated like any other.
     fn make_ahead(&mut self, pid: Pid, run: &[u64]) -> u64 {
         let (before, began) = (self.tally.report.made, Instant::now());
-        self.make(pid, run);
+        self.collapse(pid, run);
         let made = self.tally.report.made - before;
         self.budget.made_ahead(pid, run.len(), made as usize, began.elapsed());
         if let Some(process) = self.processes.get_mut(&pid) {

@@ -29,7 +29,7 @@ pub(crate) const SHARED: i32 = -1;
 pub(crate) const SHORT: i32 = -2;
 
 /// Makes superpages of these extents (ascending), as far as they still exist. `now` returns the time in ticks.
-pub(crate) fn make(
+pub(crate) fn superpages(
     process: &mut Process,
     starts: &[u64],
     tally: &mut Tally,

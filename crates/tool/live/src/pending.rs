@@ -52,7 +52,7 @@ impl Executor {
         let next = next.or_else(|| self.next_full(now));
         let Some((pid, start)) = next else { return false };
         let run = self.neighbours(pid, start, now);
-        let ended = self.make(pid, &run);
+        let ended = self.collapse(pid, &run);
         self.has_made |= matches!(ended, Ended::Done { .. } | Ended::Unavailable);
         self.adapt(run.len(), now);
         if self.due(pid, start).is_some() {
@@ -127,14 +127,14 @@ impl Executor {
     }
 
     /// Makes superpages of these extents (ascending), within all limits.
-    pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
+    pub(crate) fn collapse(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
         // Extents that are already in a superpage's frame need no memory.
         let is_in_place =
             |process: &Process| starts.iter().all(|start| process.is_in_place(*start));
         if let Some(process) = self.processes.get_mut(&pid).filter(|it| is_in_place(it)) {
             let began = self.began;
-            return make::make(process, starts, &mut self.tally, &|| now_since(began));
+            return make::superpages(process, starts, &mut self.tally, &|| now_since(began));
         }
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
@@ -147,7 +147,7 @@ impl Executor {
         self.note_time(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
         let (began, called, cpu) = (self.began, Instant::now(), thread_cpu_time());
-        let ended = make::make(process, &starts, &mut self.tally, &|| now_since(began));
+        let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
         let cpu = thread_cpu_time().saturating_sub(cpu);
         let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
         self.budget.made(pid, starts.len(), called.elapsed(), cpu);

@@ -109,7 +109,7 @@ impl Executor {
                 return Ended::Unfit;
             }
             self.tally.wants(extent, Cause::Filling);
-            let ended = self.make(pid, &[start]);
+            let ended = self.collapse(pid, &[start]);
             self.keep_trying(pid, start, ended);
             return ended;
         }
@@ -136,7 +136,7 @@ impl Executor {
             return (Ended::Unfit, passed);
         }
         self.tally.wants(extent, Cause::Scan);
-        (self.make(pid, &[start]), passed)
+        (self.collapse(pid, &[start]), passed)
     }
 
     fn keep_trying(&mut self, pid: Pid, start: u64, ended: Ended) {

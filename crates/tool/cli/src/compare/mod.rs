@@ -182,7 +182,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&plans::in_words(&job.plans()?))?;
         return Ok(Done::Fine);
     }
-    let compared = request.run()?;
+    let compared = request.run(job)?;
     let done = match &compared.document {
         Some(document) => finish(&args, document)?,
         None => {

@@ -151,7 +151,7 @@ impl Looks {
     }
 
     /// Counts a look.
-    pub fn make(&mut self, begun: u32) {
+    pub fn record(&mut self, begun: u32) {
         *self = Looks { made: self.made + 1, at: begun };
     }
 }

@@ -94,7 +94,7 @@ fn verdicts_are_looked_at_after_a_minute_and_then_seldom() {
     for begun in 1..=60 {
         // Blocks of 4 s: the fifteenth ends at 60 s, and one more would end later.
         if looks.is_due(begun, &RULE, time(f64::from(begun) * 4.0, 1e4)) {
-            looks.make(begun);
+            looks.record(begun);
             at.push(begun);
         }
     }
@@ -114,7 +114,7 @@ fn looks_spend_no_more_than_the_error_that_was_stated() {
     for begun in 1..12 {
         assert!(spent + error(&looks, End::Other) <= 0.005 + 1e-12, "half is in reserve");
         assert!(error(&looks, End::Enough) < error(&looks, End::Other));
-        looks.make(begun);
+        looks.record(begun);
         spent += error(&looks, End::Decided);
     }
 }

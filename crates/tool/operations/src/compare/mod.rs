@@ -315,12 +315,11 @@ impl Request {
         self.job(self.command_to_compare()?, self.metric_specs()?)
     }
 
-    /// Runs the comparison.
+    /// Runs the comparison: `job` is the one that [`Request::to_job`] made.
     ///
     /// # Errors
     /// The runs fail, or the prediction cannot be prepared.
-    pub fn run(&self) -> Result<Compared, Failure> {
-        let job = self.to_job()?;
+    pub fn run(&self, job: Job) -> Result<Compared, Failure> {
         // Prepare the prediction first, so that an impossible prediction fails before minutes of runs.
         let mut predicting = self.predict.then(|| Predicting::new(self)).transpose()?;
         let between = &mut || predicting.iter_mut().for_each(Predicting::between);

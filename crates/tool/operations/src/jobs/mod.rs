@@ -129,15 +129,19 @@ impl Job {
 
     /// Runs the experiment, and calls `between` after each block of runs (two of every arm).
     pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
-        self.make(&mut |_| Ok(()), between)
+        self.run_interleaved(&mut |_| Ok(()), between)
     }
 
     /// Runs the experiment, and calls `prepare` before each run.
     pub fn run_prepared(&self, prepare: Prepare) -> Result<JobOutcome, Failure> {
-        self.make(prepare, &mut || ())
+        self.run_interleaved(prepare, &mut || ())
     }
 
-    fn make(&self, prepare: Prepare, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
+    fn run_interleaved(
+        &self,
+        prepare: Prepare,
+        between: &mut dyn FnMut(),
+    ) -> Result<JobOutcome, Failure> {
         let compiled = self.compiled()?;
         // Catch signals before any setting is changed, so that every changed setting is restored.
         let interrupt = Arc::new(Interrupt::default());
