@@ -1,5 +1,5 @@
-//! Settings of the machine that a test changes: put back when the test ends, also in a panic, and by another process
-//! if the test is killed.
+//! Machine settings that a test changes. They are restored when the test ends, also after a panic; if the test is
+//! killed, another process restores them.
 
 use std::fs;
 use std::io::Write;
@@ -7,20 +7,20 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Settings as they were when this was made.
+/// Settings to restore on drop.
 #[derive(Debug)]
 pub struct AsFound {
-    /// Files, and what they are to say again.
+    /// Files, and the text to write back.
     settings: Vec<(PathBuf, String)>,
     _keeper: Keeper,
 }
 
 impl AsFound {
-    /// Notes what these files say. Those that cannot be read are left out.
+    /// Saves the current contents of these files. Skips files that cannot be read.
     pub fn note(files: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let read = |file: PathBuf| {
             let text = fs::read_to_string(&file).ok()?;
-            // Of a choice, the one that is in force.
+            // For `a [b] c`, take the selected word.
             let chosen = text.split(['[', ']']).nth(1).unwrap_or(text.trim()).to_string();
             Some((file, chosen))
         };
@@ -38,16 +38,16 @@ impl Drop for AsFound {
     }
 }
 
-/// Every hugetlb pool as it was when this was made; put back when it is dropped, also in a panic.
+/// The state of every hugetlb pool, restored on drop, also after a panic.
 #[derive(Debug)]
 pub struct PoolsAsFound {
-    /// Directory, persistent pages, overcommit limit.
+    /// Directory, number of persistent pages, and overcommit limit of each pool.
     pools: Vec<(PathBuf, u64, u64)>,
     _keeper: Keeper,
 }
 
 impl PoolsAsFound {
-    /// Notes the sizes and overcommit limits of all pools.
+    /// Saves the sizes and overcommit limits of all pools.
     pub fn note() -> Self {
         let dirs = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
         let pools = dirs.filter_map(|dir| {
@@ -63,7 +63,8 @@ impl PoolsAsFound {
         Self { pools, _keeper }
     }
 
-    /// Without surplus pages: written back, they would become persistent.
+    /// Reads the number of persistent pages and the overcommit limit. Surplus pages are not
+    /// included, because writing them back would make them persistent.
     fn read(dir: &Path) -> Option<(u64, u64)> {
         let number = |file: &str| {
             let text = fs::read_to_string(dir.join(file)).ok()?;
@@ -73,7 +74,7 @@ impl PoolsAsFound {
         Some((persistent, number("nr_overcommit_hugepages")?))
     }
 
-    /// Whether every pool is as it was.
+    /// Whether every pool has its saved state.
     pub fn is_intact(&self) -> bool {
         self.pools.iter().all(|(dir, persistent, overcommit)| {
             Self::read(dir) == Some((*persistent, *overcommit))
@@ -95,13 +96,13 @@ impl Drop for PoolsAsFound {
     }
 }
 
-/// A process that writes to files if this one is killed, which ends its input. A signal to the test's process group does not
-/// reach it.
+/// A process that restores files if the test is killed, which closes the process's standard input. The process is in
+/// its own process group, so signals to the test's group do not reach it.
 #[derive(Debug)]
 struct Keeper(Option<Child>);
 
 impl Keeper {
-    /// None for who may not write them.
+    /// Starts no process unless this user is root, because other users cannot change the files.
     fn of(settings: impl Iterator<Item = (PathBuf, String)>) -> Self {
         let script = r#"read -r word; [ "$word" = done ] && exit
             while [ $# -gt 1 ]; do printf %s "$2" > "$1"; shift 2; done"#;

@@ -1,12 +1,12 @@
-//! A Slurm and a Ray that are scripts in a directory, which fail as the real ones do. `scripts/cluster-test` starts the real
+//! Fake Slurm and Ray: scripts in a directory that fail like the real programs. `scripts/cluster-test` runs the real
 //! ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs all parts at once, as nodes would; `fail-N` and `cut-N` are what once happens to part N. `refuse` refuses every call,
-/// `refuse-N` the Nth, `refuse-later` all but the first.
+/// Fake `sbatch`: runs all parts at once. A file `fail-N` makes part N fail once; `cut-N` truncates its output once.
+/// `refuse` refuses every call, `refuse-N` the Nth call, `refuse-later` all calls but the first.
 const SBATCH: &str = r#"#!/bin/bash
 echo "$*" >> "$FAKE/sbatch.calls"
 call=$(wc -l < "$FAKE/sbatch.calls")
@@ -30,8 +30,8 @@ done
 echo "4711;here"
 "#;
 
-/// Answers `queue.1`, `queue.2`, … in turn, then nothing; `queue` for ever. With its call, and that of `scancel`, goes what the
-/// environment asks of it.
+/// Fake `squeue`: prints the files `queue.1`, `queue.2`, … one per call, and then the file `queue`, if it exists, at
+/// every call. The recorded calls of `squeue` and `scancel` include their environment variables.
 const SQUEUE: &str = r#"#!/bin/bash
 echo "$*" $(env | grep ^SQUEUE_) >> "$FAKE/squeue.calls"
 next=$(ls "$FAKE"/queue.* 2> /dev/null | head -1)
@@ -44,7 +44,8 @@ echo "$answer"
 const SCANCEL: &str =
     "#!/bin/bash\necho \"$*\" $(env | grep ^SCANCEL_) >> \"$FAKE/scancel.calls\"\n";
 
-/// Tasks are run when they are asked for; the worker of part N dies once if `fail-N` is there.
+/// Fake Ray: runs a task when its result is requested. A file `fail-N` makes the worker of part N
+/// die once.
 const RAY: &str = r#"
 import os, pathlib, sys, types
 def init(address, **_):
@@ -72,24 +73,26 @@ def get(call):
     return call.run(*call.told)
 "#;
 
-/// Their directory, which is also where what is to go wrong is put, and where their calls are written down.
+/// The directory of the fake programs. It also holds the files that request failures, and the recorded calls.
 #[derive(Debug)]
 pub struct FakeCluster {
     place: PathBuf,
 }
 
 impl FakeCluster {
-    /// In a directory that is there.
+    /// Makes the fake programs in `place`, which must exist.
     pub fn new(place: &Path) -> Self {
         let cluster = Self { place: place.to_path_buf() };
-        // Root's Python takes no module from PYTHONPATH, and so no Ray of ours.
+        // The command runs Python as root with `-I`, which ignores PYTHONPATH and so the fake Ray.
+        // Drop the flag.
         let real = search("python3").unwrap_or_default();
         let python =
             format!("#!/bin/sh\n[ \"$1\" = -I ] && shift\nexec '{}' \"$@\"\n", real.display());
         let programs =
             [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("python3", &python)];
         for (name, text) in programs {
-            // By another process: a child of another test may hold what this one has open for writing.
+            // Let another process write the file: otherwise a child of another test may inherit our descriptor, and
+            // executing the file fails.
             let plain = format!("{name}.text");
             cluster.put(&plain, text);
             let files = [cluster.file(&plain), cluster.file(name)];
@@ -100,23 +103,23 @@ impl FakeCluster {
         cluster
     }
 
-    /// A file of it.
+    /// The path of a file in the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
 
-    /// Writes a file of it.
+    /// Writes a file in the directory.
     pub fn put(&self, name: &str, text: &str) {
         fs::write(self.file(name), text).unwrap();
     }
 
-    /// The calls of a program, in words.
+    /// Returns the recorded calls of a program, each as its arguments in one line.
     pub fn calls(&self, of: &str) -> Vec<String> {
         let calls = fs::read_to_string(self.file(&format!("{of}.calls"))).unwrap_or_default();
         calls.lines().map(str::to_string).collect()
     }
 
-    /// The command finds them.
+    /// Makes `command` find the fake programs.
     pub fn around<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let search = std::env::var("PATH").unwrap();
         command.env("PATH", format!("{}:{search}", self.place.display()));
@@ -125,7 +128,7 @@ impl FakeCluster {
     }
 }
 
-/// A program on PATH.
+/// Finds a program on PATH.
 fn search(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())

@@ -1,16 +1,17 @@
-//! A control group with a limit, for a test that starts a program in it.
+//! A cgroup with a limit, for tests that start a program in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A control group of either version with a limit; it goes with this.
+/// A cgroup (version 1 or 2) with a limit, removed on drop.
 #[derive(Debug)]
 pub struct ControlGroup(PathBuf);
 
 impl ControlGroup {
-    /// With `limit` in the file of its controller: the first of `files` in version 1, the second in version 2. `None`: the
-    /// machine has no such controller, or we may not make groups. `name` is one that no other test of this process uses.
+    /// Makes a cgroup and writes `limit` to a file of its controller: the first of `files` in version 1, the second in
+    /// version 2. `None` if the machine has no such controller or we may not make cgroups. `name` must be unique among
+    /// the tests of this process.
     pub fn new(controller: &str, files: [&str; 2], limit: u64, name: &str) -> Option<Self> {
         let top = PathBuf::from("/sys/fs/cgroup");
         let [first, unified] = files;
@@ -27,17 +28,18 @@ impl ControlGroup {
         Some(group)
     }
 
-    /// With a limit on memory, in bytes.
+    /// Makes a cgroup with a memory limit in bytes.
     pub fn of_memory(limit: u64, name: &str) -> Option<Self> {
         Self::new("memory", ["memory.limit_in_bytes", "memory.max"], limit, name)
     }
 
-    /// Its directory.
+    /// The cgroup's directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Adds to a command of `sh` what joins the group and becomes the program whose words are added next.
+    /// Adds arguments to an `sh` command so that it joins the cgroup and then execs a program. Append the program and
+    /// its arguments afterwards.
     pub fn join<'a>(&self, shell: &'a mut Command) -> &'a mut Command {
         shell.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.0)
     }
@@ -45,7 +47,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // A process that has just ended may still be in it, and the kernel moves charges on afterwards.
+        // Retry: a process that has just ended may still be in the cgroup for a moment.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;

@@ -1,48 +1,50 @@
-//! Figures of documents that are read back: each is made one that cannot be, and the reader must refuse the document.
+//! Tests readers of documents: replaces each number of a document by an invalid value; the reader must refuse the
+//! result.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// So many figures of a field are changed: those of lists are alike. In the nightly set all are.
+/// Number of numbers changed per field, because the elements of a list are alike. The nightly set
+/// changes all.
 const EACH: usize = 2;
 
-/// What becomes of a figure.
+/// How a number is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// -1.
+    /// Replaced by -1.
     Negative,
-    /// 1e300.
+    /// Replaced by 1e300.
     Huge,
-    /// `"nan"`, which is also no number.
+    /// Replaced by the text `"nan"`.
     Words,
-    /// `null`.
+    /// Replaced by `null`.
     Null,
-    /// Its field is not there. Elements of lists stay: a shorter list is another list.
+    /// Its field is removed. List elements are not removed, because a shorter list may be valid.
     Absent,
 }
 
-/// Changes of some fields that make another document, not a damaged one.
+/// Changes of some fields that give another valid document.
 #[derive(Debug, Clone, Copy)]
 pub struct Legitimate {
     /// The changes.
     pub changes: &'static [Change],
-    /// Fields, as `samples[].exit_code`; a `*` at either end stands for anything.
+    /// Patterns of fields, such as `samples[].exit_code`; a `*` at either end matches anything.
     pub fields: &'static [&'static str],
-    /// Why.
+    /// Why the changed document is valid.
     pub why: &'static str,
 }
 
-/// How many documents were refused.
+/// Counts of changed and refused documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Fields with a figure, each element of a list for itself.
+    /// Number of numbers that were changed.
     pub figures: usize,
-    /// Of these, those that may be neither -1 nor 1e300.
+    /// Number of those for which the reader refuses both -1 and 1e300.
     pub guarded: usize,
-    /// Changed documents.
+    /// Number of changed documents.
     pub changed: usize,
-    /// Of these, refused.
+    /// Number of changed documents that the reader refused.
     pub refused: usize,
 }
 
@@ -72,12 +74,12 @@ impl Legitimate {
     }
 }
 
-/// Changes each figure of a document in each way and has it read. Of a document that is refused the reader says why in one
-/// line, which names the field or what the field is in.
+/// Changes each number of a document in each way, and passes the result to `read`. The error of `read` must be one line
+/// that names the field or its parent.
 ///
 /// # Panics
-/// The document itself is refused; a changed one is read that should not be, or the message is another; an entry of
-/// `legitimate` holds for none.
+/// `read` refuses the original document, accepts an invalid one, or returns an error that names no field; or an entry
+/// of `legitimate` matches no change.
 pub fn refused(
     document: &str,
     legitimate: &[Legitimate],
@@ -126,13 +128,13 @@ pub fn refused(
     count
 }
 
-/// In one line that has the field's name, or that of what it is in.
+/// Whether the error is one line that names the field or its parent.
 fn is_named(why: &str, field: &str) -> bool {
     let mut names = field.rsplit('.').map(|name| name.trim_end_matches("[]"));
     why.lines().count() == 1 && names.by_ref().take(2).any(|name| why.contains(name))
 }
 
-/// JSON pointers of all numbers.
+/// Collects JSON pointers of all numbers.
 fn figures(value: &Value, pointer: String, places: &mut Vec<String>) {
     match value {
         Value::Number(_) => places.push(pointer),
@@ -151,7 +153,7 @@ fn figures(value: &Value, pointer: String, places: &mut Vec<String>) {
     }
 }
 
-/// `/samples/3/exit_code` as `samples[].exit_code`.
+/// Converts `/samples/3/exit_code` to `samples[].exit_code`.
 fn field(root: &Value, pointer: &str) -> String {
     let mut field = String::new();
     let mut parent = root;
@@ -163,7 +165,7 @@ fn field(root: &Value, pointer: &str) -> String {
                 parent = &all[part.parse::<usize>().expect("an index")];
             }
             _ => {
-                // A map by page size or node is a list.
+                // Treat a map by page size or node as a list.
                 let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
                 let dot = if field.is_empty() || is_number { "" } else { "." };
                 field += dot;
@@ -175,7 +177,8 @@ fn field(root: &Value, pointer: &str) -> String {
     field
 }
 
-/// The document with one figure changed; the root is left as it was. `None`: not of an element of a list.
+/// Returns the document with one number changed, and leaves `root` unchanged. `None` if the change would remove a list
+/// element.
 fn changed(root: &mut Value, pointer: &str, change: Change) -> Option<String> {
     let (parent, name) = pointer.rsplit_once('/').expect("a figure is in something");
     let name = name.replace("~1", "/").replace("~0", "~");

@@ -1,8 +1,9 @@
-//! What the tests of every crate share: skipping with a counted reason, and the machine's lock.
+//! Shared parts of all crates' tests: skipping a test with a counted reason, and the machine's
+//! lock.
 //!
 //! Tiers: pure, fixture, kernel (`require!`), privileged (`machine_lock`). A test that needs a
-//! feature asks by trying it, and says `skipped: ...` when the machine cannot, so that the test
-//! command can count and print what was not tested here.
+//! feature tries the feature. If the machine lacks it, the test prints `skipped: ...`, so that the
+//! test command can count and list what was not tested.
 #![forbid(unsafe_code)]
 
 mod as_found;
@@ -19,7 +20,8 @@ use std::process::Command;
 pub use as_found::{AsFound, PoolsAsFound};
 pub use control_group::ControlGroup;
 
-/// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
+/// Returns from the test with a counted `skipped:` line unless `condition` holds. The reason is a
+/// format string.
 #[macro_export]
 macro_rules! require {
     ($condition:expr, $($reason:tt)+) => {
@@ -30,7 +32,7 @@ macro_rules! require {
     };
 }
 
-/// Counts a part of a test as skipped, with the reason, and goes on.
+/// Counts a part of a test as skipped, with a reason, and continues the test.
 #[macro_export]
 macro_rules! skipped {
     ($($reason:tt)+) => {
@@ -38,17 +40,18 @@ macro_rules! skipped {
     };
 }
 
-/// Says on the real stderr, past the test harness's capture, that a test was skipped.
+/// Prints to the real stderr, past the test harness's capture, that a test was skipped.
 pub fn skip(package: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("?").to_string();
-    // Written at once: other threads write between the pieces of a formatted line.
+    // Write the line with one call, because other threads could write between the pieces of a
+    // formatted line.
     let line = format!("skipped: {package}::{test}: {reason}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// How many cases a statistical, property or mutation test takes of its `full` number: all of them in the nightly set
-/// (`SUPERPAGE_TESTS=nightly`), else a tenth, at least one. The cases are drawn by the test's own seed, so the tenth is the
-/// same in each run.
+/// Number of cases that a statistical, property or mutation test runs: `full` in the nightly set
+/// (`SUPERPAGE_TESTS=nightly`), otherwise a tenth of it, at least one. Tests draw cases from their own seed, so each
+/// run has the same cases.
 pub fn cases(full: usize) -> usize {
     if is_nightly() { full } else { (full / 10).max(1) }
 }
@@ -58,8 +61,9 @@ pub fn is_nightly() -> bool {
     std::env::var_os("SUPERPAGE_TESTS").is_some_and(|set| set == "nightly")
 }
 
-/// Leaves the test with a counted line unless the machine's lock can be had, and holds it to the end of the test:
-/// `lock_machine!()` for a test that changes machine-wide state, `lock_machine!(shared)` for one that depends on it.
+/// Takes the machine's lock and holds it until the end of the test; if that is impossible, returns from the test with a
+/// counted `skipped:` line. Use `lock_machine!()` for a test that changes machine-wide state, `lock_machine!(shared)`
+/// for one that depends on it.
 #[macro_export]
 macro_rules! lock_machine {
     () => {
@@ -70,19 +74,21 @@ macro_rules! lock_machine {
     };
 }
 
-/// Held while a test changes or depends on machine-wide state (pools, knobs, free memory).
+/// The machine's lock, held while a test changes or depends on machine-wide state (pools, knobs,
+/// free memory).
 #[derive(Debug)]
 pub struct MachineLock {
     _file: File,
 }
 
-/// Waits for `/run/lock/superpage-tests`, which all tests and tools that change machine state
-/// hold. The kernel releases it when the process ends, however it ends. `None` is counted as a skipped test.
+/// Waits for the lock `/run/lock/superpage-tests`, which all tests and tools that change machine state hold. The kernel
+/// releases it when the process ends for any reason. Returns `None` after counting a skipped test.
 pub fn machine_lock() -> Option<MachineLock> {
     locked(File::lock)
 }
 
-/// The same, shared: for a test that depends on machine state and changes none. Such run beside each other.
+/// Like [`machine_lock`], but shared with other such tests. For tests that depend on machine state and do not change
+/// it.
 pub fn shared_machine_lock() -> Option<MachineLock> {
     locked(File::lock_shared)
 }
@@ -95,20 +101,20 @@ fn locked(lock: fn(&File) -> std::io::Result<()>) -> Option<MachineLock> {
     Some(MachineLock { _file: locked.ok()? })
 }
 
-/// Whether all memory gets THP, asked for or not.
+/// Whether the kernel uses THP for all memory (`always`).
 pub fn thp_are_for_all() -> bool {
     let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     mode.is_ok_and(|mode| mode.contains("[always]"))
 }
 
-/// Copies a program that is executed then. By another process: while this one has the copy open for writing, a child that
-/// another test just forked has it open too, and executing it fails with ETXTBSY.
+/// Copies a program that the test will execute. Another process makes the copy: if this one did, a child that another
+/// test forks meanwhile could inherit the descriptor open for writing, and executing the copy would fail with ETXTBSY.
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(copied.expect("cp starts").success());
 }
 
-/// Writes a script that is executed then; by another process, as [`copy_program`] does.
+/// Writes a script that the test will execute. Another process writes it, as in [`copy_program`].
 pub fn write_script(path: impl AsRef<Path>, text: &str) {
     let write = r#"printf %s "$2" > "$1" && chmod +x "$1""#;
     let written =
@@ -118,18 +124,20 @@ pub fn write_script(path: impl AsRef<Path>, text: &str) {
 
 const LOCK_FILE: &str = "/run/lock/superpage-tests";
 
-/// Root's file can be locked by other users, who may only read it (and not open it with O_CREAT: fs.protected_regular).
+/// Opens the lock file. Other users can lock root's file although they may only read it; they must not open it with
+/// O_CREAT (fs.protected_regular).
 fn lock_file() -> std::io::Result<File> {
     let created = OpenOptions::new().create(true).truncate(false).write(true).open(LOCK_FILE);
     created.or_else(|error| File::open(LOCK_FILE).map_err(|_| error))
 }
 
-/// Whether this process is root, judged by what a root can do and others cannot.
+/// Whether this process is root, tested by opening a sysctl for writing.
 pub fn is_root() -> bool {
     OpenOptions::new().write(true).open("/proc/sys/vm/nr_overcommit_hugepages").is_ok()
 }
 
-/// Whether nobody has pages of the 2 MiB pool, in use or reserved: tests that count them need that.
+/// Whether no page of the 2 MiB pool is in use or reserved. Tests that count pages need an unused
+/// pool.
 pub fn pool_is_unused() -> bool {
     let number = |file: &str| {
         let text = fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{file}"));
@@ -140,9 +148,8 @@ pub fn pool_is_unused() -> bool {
     reserved == Some(0) && free == all && number("surplus_hugepages") == Some(0)
 }
 
-/// Sets the 2 MiB pool so that exactly `count` pages are free to be reserved, beside those that are in use
-/// or reserved already, and none is made on demand. Whether that could be had. To be put back by
-/// [`PoolsAsFound`].
+/// Resizes the 2 MiB pool so that exactly `count` pages are free and unreserved, and disables surplus pages. Returns
+/// whether this succeeded. Restore the pool with [`PoolsAsFound`].
 pub fn leave_free(count: u64) -> bool {
     let dir = PathBuf::from("/sys/kernel/mm/hugepages/hugepages-2048kB");
     let number = |file: &str| {

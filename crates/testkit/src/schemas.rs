@@ -1,5 +1,5 @@
-//! Documents against docs/schemas: a checker for the part of JSON Schema 2020-12 that those files use. Any other keyword
-//! is an error, so that each that is written there checks something.
+//! Checks documents against docs/schemas: implements the part of JSON Schema 2020-12 that those files use. Any other
+//! keyword is an error, so every keyword in those files is checked.
 //!
 //! See docs/decisions/documents.md#1.
 
@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-/// The schemas of a folder, by file name.
+/// The schema files of a folder, by file name.
 #[derive(Debug)]
 pub struct Schemas(BTreeMap<String, Value>);
 
-/// A part of a file of schemas.
+/// A schema, and the file that contains it.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     file: &'a str,
@@ -22,21 +22,21 @@ struct Part<'a> {
 }
 
 const TYPES: [&str; 7] = ["null", "boolean", "string", "array", "object", "number", "integer"];
-/// What explains and does not check.
+/// Keywords that only describe.
 const WORDS: [&str; 4] = ["$schema", "title", "description", "$defs"];
 
 impl Schemas {
-    /// Those of this repository.
+    /// Returns the schemas of this repository.
     pub fn of_repository() -> &'static Self {
         static ALL: OnceLock<Schemas> = OnceLock::new();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
         ALL.get_or_init(|| Self::read(&folder))
     }
 
-    /// Those of a folder.
+    /// Reads the schemas of a folder.
     ///
     /// # Panics
-    /// A file that cannot be read, or is not JSON.
+    /// A file cannot be read or is not JSON.
     pub fn read(folder: &Path) -> Self {
         let files = std::fs::read_dir(folder).expect("the folder of schemas");
         let paths = files.map(|file| file.expect("a file").path());
@@ -50,20 +50,21 @@ impl Schemas {
         Self(all.map(one).collect())
     }
 
-    /// Files, and what each holds.
+    /// Iterates over file names and contents.
     pub fn files(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(file, schema)| (file.as_str(), schema))
     }
 
-    /// The file for documents of that name and version: `compare-1.json` for `superpage.compare/1`.
+    /// Name of the schema file for a document's name and version: `compare-1.json` for
+    /// `superpage.compare/1`.
     pub fn file_of(name: &str) -> String {
         format!("{}.json", name.trim_start_matches("superpage.").replace('/', "-"))
     }
 
-    /// What in a document is not as the schema that it names says.
+    /// Checks a document against the schema that it names.
     ///
     /// # Errors
-    /// Every difference, a line each.
+    /// Every violation, one line each.
     pub fn check(&self, document: &Value) -> Result<(), Vec<String>> {
         let Some(name) = document["schema"].as_str() else {
             return Err(vec!["it names no schema".to_string()]);
@@ -76,23 +77,22 @@ impl Schemas {
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// One schema, as the only file.
+    /// Makes a set with a single schema file.
     pub fn from_value(file: &str, schema: Value) -> Self {
         Self(BTreeMap::from([(file.to_string(), schema)]))
     }
 
-    /// What in a value is not as a file's schema says.
+    /// Checks a value against a file's schema.
     ///
     /// # Errors
-    /// Every difference, a line each.
+    /// Every violation, one line each.
     pub fn fits(&self, file: &str, value: &Value) -> Result<(), Vec<String>> {
         let (file, schema) = self.0.get_key_value(file).expect("there is such a file");
         let wrong = self.wrong(Part { file, schema }, value, file);
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// What in the schemas themselves is wrong: keywords that nothing checks, types that are none, references that lead
-    /// nowhere.
+    /// Returns errors in the schemas themselves: unsupported keywords, unknown types and dangling references.
     pub fn mistakes(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (file, schema) in &self.0 {
@@ -134,7 +134,7 @@ impl Schemas {
         }
     }
 
-    /// What a reference leads to: `#/$defs/NAME` of this file, `FILE.json`, or `FILE.json#/$defs/NAME`.
+    /// Resolves a reference: `#/$defs/NAME` of this file, `FILE.json`, or `FILE.json#/$defs/NAME`.
     fn follow<'a>(&'a self, from: Part<'a>, to: &'a str) -> Result<Part<'a>, String> {
         let (file, place) = to.split_once('#').unwrap_or((to, ""));
         let file = if file.is_empty() { from.file } else { file };
@@ -145,7 +145,7 @@ impl Schemas {
             .ok_or_else(|| format!("{}: $ref {to} leads nowhere", from.file))
     }
 
-    /// What is wrong with a value, each with its place in the document.
+    /// Returns the violations of a value, each with its place in the document.
     fn wrong(&self, part: Part, value: &Value, at: &str) -> Vec<String> {
         let Some(keywords) = part.schema.as_object() else { return Vec::new() };
         let below = |schema| Part { schema, ..part };
@@ -213,7 +213,7 @@ impl Schemas {
     }
 }
 
-/// What is wrong where one of several has to fit: nothing, or what is wrong with the nearest.
+/// Violations of a keyword that lists alternatives: none, or those of the best alternative.
 fn choice(keyword: &str, each: Vec<Vec<String>>, at: &str) -> Vec<String> {
     match each.iter().filter(|wrong| wrong.is_empty()).count() {
         0 => each
@@ -225,7 +225,7 @@ fn choice(keyword: &str, each: Vec<Vec<String>>, at: &str) -> Vec<String> {
     }
 }
 
-/// Members of an object that `properties` beside it does not name.
+/// Members of an object that the schema's `properties` does not name.
 fn unnamed<'a>(
     keywords: &'a Map<String, Value>,
     value: &'a Value,
@@ -235,9 +235,9 @@ fn unnamed<'a>(
     all.filter(move |(key, _)| named.is_none_or(|named| named.get(key).is_none()))
 }
 
-/// Whether a value is as a keyword without schemas in it says; `None`: no such keyword.
+/// Whether a value satisfies a keyword that contains no schemas; `None` if the keyword is unknown.
 fn plain(keyword: &str, says: &Value, value: &Value) -> Option<bool> {
-    // Of other types than its own, a keyword says nothing; `type` does.
+    // A keyword accepts values of other types than its own; only `type` checks types.
     let number = |holds: fn(f64, f64) -> bool| {
         value.as_f64().is_none_or(|value| says.as_f64().is_some_and(|bound| holds(value, bound)))
     };
@@ -276,15 +276,15 @@ fn is_of_type(name: &Value, value: &Value) -> bool {
     }
 }
 
-/// Checks every document that a command printed, or wrote to the file after `-o`: standard output as a whole or by
-/// lines, and lines of standard error. How many there were.
+/// Checks every document that a command printed or wrote to the file after `-o`: standard output as a whole or line by
+/// line, and lines of standard error. Returns the number of documents.
 ///
 /// # Panics
-/// A document is not as its schema says, or has none.
+/// A document violates its schema or has no schema.
 pub fn check_output<S: AsRef<str>>(arguments: &[S], output: &Output) -> usize {
     let printed = String::from_utf8_lossy(&output.stdout);
     let mut count = check_text(&printed);
-    // What follows `--` is a program's, as is what `run` prints.
+    // Arguments after `--` belong to a program, and so does the output of `run`.
     let own = arguments.split(|word| word.as_ref() == "--").next().unwrap_or_default();
     let has = |word| own.iter().any(|one| one.as_ref() == word);
     let is_json = || serde_json::from_str::<Value>(&printed).is_ok_and(|value| value.is_object());
@@ -302,10 +302,11 @@ pub fn check_output<S: AsRef<str>>(arguments: &[S], output: &Output) -> usize {
     count
 }
 
-/// Checks the document that a text is, or each of its lines. How many there were; text and JSON of others have none.
+/// Checks a text that is one document or has one document per line. Returns the number of documents; 0 for plain text
+/// and other JSON.
 ///
 /// # Panics
-/// A document is not as its schema says, or that does not exist.
+/// A document violates its schema, or the schema does not exist.
 pub fn check_text(text: &str) -> usize {
     if !text.starts_with('{') {
         return 0;

@@ -370,7 +370,7 @@ impl<'a> Engine<'a> {
         self.table_pages == 0
     }
 
-    /// Returns a sketch of the state: the next CPU, the time until its event, and the numbers of waiting CPUs. Most
+    /// Returns a sketch of the state: the next CPU, the time until its event in picoseconds, and the number of waiting CPUs. Most
     /// different states have different sketches.
     pub fn sketch(&self, now: u64) -> [u64; 3] {
         let next = self.heap.peek().map_or(0, |first| first.0 - key(now, 0));

@@ -16,7 +16,6 @@ use crate::write::{self, Entry};
 use crate::{Design, Problem, Rules};
 pub(crate) use conditions::{ASCENDING, is_ascending, reads_profile};
 
-/// A validity rule.
 struct Rule {
     /// The keys of the rule; an error is reported at the first key.
     keys: &'static [&'static str],
@@ -34,7 +33,6 @@ macro_rules! table {
 }
 use table;
 
-/// All rules.
 fn rules() -> impl Iterator<Item = &'static Rule> {
     [numbers::RULES, mixes::RULES, upkeep::RULES, conditions::RULES].into_iter().flatten()
 }

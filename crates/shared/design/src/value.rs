@@ -11,7 +11,7 @@ use units::ByteSize;
 pub enum Value {
     /// A word or a text.
     Text(String),
-    /// A number, without a unit or in the unit of the key's name.
+    /// A number without a unit, or in the unit that the key's name gives.
     Number(u64),
     /// True or false.
     Flag(bool),

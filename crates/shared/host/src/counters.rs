@@ -68,7 +68,7 @@ impl CounterDeltas {
     }
 }
 
-/// Reads the text of `/proc/vmstat`; `path` is named in errors.
+/// Reads the text of `/proc/vmstat`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Counters, ReadError> {
     let mut counters = BTreeMap::new();
     for (line, bad) in root::numbered(text, path) {

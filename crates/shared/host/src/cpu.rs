@@ -87,7 +87,7 @@ fn nominal_mhz(root: &Root) -> Option<u32> {
     mhz.ok().filter(|mhz| *mhz > 0).and_then(|mhz| u32::try_from(mhz).ok())
 }
 
-/// Reads the text of `/proc/cpuinfo`; `path` is named in errors. Fields from sysfs are `None`.
+/// Reads the text of `/proc/cpuinfo`; errors name `path`. Fields from sysfs are `None`.
 pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
     let mut cpu = Cpu {
         model: None,

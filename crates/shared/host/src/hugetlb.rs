@@ -10,7 +10,6 @@ use crate::{Root, root};
 
 /// Directory of the machine-wide pools.
 pub(crate) const DIR: &str = "/sys/kernel/mm/hugepages";
-/// Directory of the nodes.
 pub(crate) const NODES: &str = "/sys/devices/system/node";
 
 /// Every hugetlb pool of the machine.

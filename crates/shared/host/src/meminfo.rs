@@ -51,7 +51,7 @@ impl MemInfo {
     }
 }
 
-/// Reads the text of `/proc/meminfo`; `path` is named in errors.
+/// Reads the text of `/proc/meminfo`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<MemInfo, ReadError> {
     let mut info = MemInfo::default();
     for (line, bad) in root::numbered(text, path) {

@@ -76,5 +76,4 @@ pub fn host_name(root: &Root) -> Option<String> {
     root::word(root, "/proc/sys/kernel/hostname").ok()
 }
 
-/// The file with the random id of this boot.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -56,7 +56,7 @@ impl ZoneLevels {
     }
 }
 
-/// Reads the text of `/proc/buddyinfo`; `path` is named in errors.
+/// Reads the text of `/proc/buddyinfo`; errors name `path`.
 pub fn parse_buddyinfo(text: &str, path: &Path) -> Result<Vec<ZoneFree>, ReadError> {
     let mut zones = Vec::new();
     for (line, bad) in root::numbered(text, path) {
@@ -72,7 +72,7 @@ pub fn parse_buddyinfo(text: &str, path: &Path) -> Result<Vec<ZoneFree>, ReadErr
     Ok(zones)
 }
 
-/// Reads the text of `/proc/zoneinfo`; `path` is named in errors. Unknown lines are skipped.
+/// Reads the text of `/proc/zoneinfo`; errors name `path`. Unknown lines are skipped.
 pub fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneLevels>, ReadError> {
     let mut zones: Vec<ZoneLevels> = Vec::new();
     for (line, bad) in root::numbered(text, path) {
@@ -147,7 +147,7 @@ impl PageTypes {
     }
 }
 
-/// Reads the text of `/proc/pagetypeinfo`; `path` is named in errors.
+/// Reads the text of `/proc/pagetypeinfo`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<PageTypes, ReadError> {
     let mut types = PageTypes::default();
     let mut columns: Vec<&str> = Vec::new();

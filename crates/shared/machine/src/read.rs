@@ -16,7 +16,7 @@ const MAX_ENTRIES: u16 = 1 << 14;
 const MAX_LEVELS: u8 = READS as u8 - 1;
 
 impl Machine {
-    /// Reads a machine; `file` is named in errors.
+    /// Reads a machine; errors name `file`.
     ///
     /// # Errors
     /// All errors in the text, by line.

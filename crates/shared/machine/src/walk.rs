@@ -116,7 +116,7 @@ impl Machine {
         // The page and each of the guest's page-table entries have guest-physical addresses, which the host's page
         // table translates. The host's upper levels are few and hit in its walk caches (Bhargava et al., ASPLOS 2008),
         // so a translation costs the load of one of the host's leaf entries. For the page this is one of the entries
-        // for all memory; for a guest entry, one of those for the guest's page table, which is a 512th.
+        // for all memory; for a guest entry, one of the 512 times fewer entries for the guest's page table.
         let leaves = match nested.host_page {
             Size::Base | Size::Cont => footprint.pde_bytes.saturating_mul(512),
             Size::Large => footprint.pde_bytes,

@@ -312,7 +312,6 @@ impl Policy {
         }
     }
 
-    /// Decides a fault on an unmapped resident page.
     fn resident(&self, write: bool, facts: &Facts) -> FaultAction {
         match self.prepared(write, facts) {
             Some(writable) => FaultAction::MapInPlace { writable },

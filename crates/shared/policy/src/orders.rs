@@ -69,7 +69,7 @@ impl Orders {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as u8) }
     }
 
-    /// Iterates over the orders in the set, ascending.
+    /// Iterates over the set, ascending: each item is an order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u8> {
         (0..32).filter(move |&order| self.has(order))
     }

@@ -81,7 +81,6 @@ impl Policy {
         }
     }
 
-    /// Returns the daemon's next action.
     fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         let (rules, machine) = (&self.rules, &facts.machine);
         if self.passes[daemon as usize].budget == 0 {

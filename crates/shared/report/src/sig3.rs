@@ -3,7 +3,6 @@
 
 use crate::format::{PREFIXES, UNKNOWN, digits};
 
-/// Number of significant digits.
 const DIGITS: usize = 3;
 
 /// Formats a time in seconds: `1.23 s`, `12.3 ms`, `56.0 µs`.

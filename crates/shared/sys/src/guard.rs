@@ -52,7 +52,7 @@ pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::R
     Ok(Guarded { guard: Pid(guard.id() as i32), program: Pid(i32::from_ne_bytes(program)) })
 }
 
-/// Runs in the forked child, which forks again: the parent becomes the guard, the new child returns and execs the
+/// Runs in the forked child and forks again. The parent becomes the guard; the new child returns and execs the
 /// program.
 fn insert_guard(starter: Pid, pid_writer: i32) -> io::Result<()> {
     // SAFETY: see the module.

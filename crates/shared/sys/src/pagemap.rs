@@ -9,7 +9,7 @@ use units::Pid;
 
 use crate::SysError;
 
-/// `_IOWR('f', 16, struct pm_scan_arg)`, Linux 6.7 (`include/uapi/linux/fs.h`); not yet in a crate.
+/// `_IOWR('f', 16, struct pm_scan_arg)`, Linux 6.7 (`include/uapi/linux/fs.h`); no crate has it yet.
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// `struct pm_scan_arg` of `include/uapi/linux/fs.h`.

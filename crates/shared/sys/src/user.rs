@@ -1,7 +1,7 @@
 //! Looking up users by name, and switching to a user.
 //!
 //! # Safety
-//! The calls fill buffers and structures that are live locals of the stated length. [`User::become_user`] runs between
+//! The calls fill buffers and structures that are live locals of the stated length. `User::become_user` runs between
 //! fork and exec, so it makes only plain system calls, on memory prepared before the fork.
 
 use std::ffi::{CStr, CString, OsStr};

@@ -6,7 +6,6 @@ use trace::{Access, BLOCK, Block, Page};
 
 use super::space::{Area, PAGE};
 
-/// A write or read of a page.
 #[inline]
 pub(crate) fn access(page: Page, writes: bool) -> Access {
     if writes { Access::write(page) } else { Access::read(page) }

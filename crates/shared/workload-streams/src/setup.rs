@@ -178,7 +178,6 @@ impl Setup {
         Pace { weight, ..self.pace(cost, threads) }
     }
 
-    /// Makes an error for an option's value.
     pub(crate) fn refuse(&self, option: &str, value: impl ToString, why: &str) -> WorkloadError {
         WorkloadError::BadValue {
             workload: self.name(),

@@ -13,7 +13,6 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) const MAX_PAGES: u64 = 1 << 31;
 /// Virtual page number of the first mapping: high addresses, as on x86-64.
 const MAPPINGS: u64 = 0x7f00_0000_0000 / PAGE;
-/// Virtual page number of the heap.
 const HEAP: u64 = 0x5580_0000_0000 / PAGE;
 
 /// Allocator of regions.

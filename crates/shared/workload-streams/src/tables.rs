@@ -18,7 +18,7 @@ pub struct Cost {
     pub cycles: f64,
     /// Share of walk time that delays the program, 0 to 1.
     pub exposed: f64,
-    /// Number of loads from memory that `cycles` includes, on a machine whose loads take [`LOAD`] cycles. On a machine
+    /// Number of loads from memory that `cycles` includes, on a machine whose loads take `LOAD` cycles. On a machine
     /// with slower loads, `cycles` is increased accordingly.
     #[serde(default)]
     pub loads: f64,

@@ -101,7 +101,6 @@ fn chase(nodes: &[Node], plan: &Plan) -> Result<(Vec<Walk>, Region), WorkloadErr
     })
 }
 
-/// State of a walk.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     start: u64,

@@ -80,7 +80,7 @@ impl<'a> Jumps<'a> {
     /// Runs the cycle `laps` times; returns the number of elapsed ticks.
     ///
     /// # Errors
-    /// None after `link`: the memory is already executable.
+    /// It does not fail after `link`, because the memory is already executable.
     pub fn ticks(&mut self, laps: u64) -> Result<u64, JumpsError> {
         let address = self.code.executable()?.address() + self.first as u64;
         let start = ticks();
@@ -104,7 +104,6 @@ fn run(_: u64, _: u64) {
     unreachable!("nothing was linked")
 }
 
-/// Checks that a jump fits at each place.
 fn check(length: usize, places: &[usize]) -> Result<(), JumpsError> {
     let mut sorted = places.to_vec();
     sorted.sort_unstable();

@@ -74,7 +74,7 @@ pub enum Better {
     Lower,
 }
 
-/// Results specific to one workload, identified by the object's fields.
+/// Results specific to one workload. In JSON, the fields tell which workload it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Details {

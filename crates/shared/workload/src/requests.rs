@@ -88,7 +88,6 @@ impl Plan {
     }
 }
 
-/// A block and its number.
 struct Block {
     number: u64,
     words: Vec<u64>,

@@ -106,7 +106,6 @@ fn arrays<'a>(memory: &'a mut [f64], plan: &Plan) -> Arrays<'a> {
     [a, b, c].map(|array| &mut array[..elements])
 }
 
-/// Each thread's share of the three arrays.
 fn cut<'a>(arrays: &'a mut Arrays<'_>, threads: usize) -> Vec<Arrays<'a>> {
     let ranges = shares(arrays[0].len(), threads, LINE);
     let [a, b, c] = arrays.each_mut().map(|array| split_mut(array, &ranges));
@@ -187,8 +186,8 @@ fn rates(times: &[[f64; 4]], elements: u64) -> [StreamKernel; 4] {
     })
 }
 
-/// The reference's verification: computes the passes on three single numbers, and limits the average relative error of
-/// each array against them.
+/// The reference's verification: computes the passes on three single numbers, and limits the average relative
+/// difference of each array from them.
 fn check(arrays: &Arrays<'_>, iterations: u32) -> Result<(), WorkloadError> {
     let (mut a, mut b, mut c) = (2.0, 2.0, 0.0);
     for _ in 0..iterations {

@@ -210,7 +210,7 @@ impl Timers {
 fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), WorkloadError> {
     let words = (plan.footprint() / 8) as usize;
     let memory = OnceLock::new();
-    // Created before the clock starts, so that timing allocates nothing.
+    // Create the timers before the clock starts, so that timing allocates nothing.
     let timers = || plan.latency.then(Timers::default);
     let items = plan.shares().into_iter().map(|pages| (pages, timers())).collect();
     let (results, region) = team::timed(items, |thread, (pages, timers): (Range<usize>, _)| {

@@ -5,7 +5,7 @@
 //! the address space's lock for 0.1 ms at a time. On kernels without PAGEMAP_SCAN a look uses smaps, which holds the
 //! lock for a whole mapping, and happens only if that is expected to be short.
 //!
-//! A thorough watch (warm-up runs) looks often. A watch within budget (measured runs, `run`) looks [when](when::Facts)
+//! A thorough watch (warm-up runs) looks often. A watch within budget (measured runs, `run`) looks when (`members::Facts`)
 //! the program has stopped growing. Cost of looks: docs/decisions/watch.md#4.
 
 mod bounds;

@@ -4,10 +4,10 @@
 //! from their page tables (PAGEMAP_SCAN), asks the policy, and makes superpages with MADV_COLLAPSE
 //! (`process_madvise(2)`), which copies. All decisions are the policy's.
 //!
-//! In each turn the thread looks where faults were sampled ([`faults`], at a [`pace`]), and less often at each whole
-//! process that took faults ([`process`]). It asks the policy about growth ([`ask`]). It makes pending superpages
-//! ([`pending`], [`make`]) within the limits of free superpages ([`backoff`]), unused memory ([`filled`]) and the
-//! programs' time ([`budget`]). It runs daemons that are due ([`daemons`]). See docs/decisions/live.md#6.
+//! In each turn the thread looks where faults were sampled (`faults`, at a `pace`), and less often at each whole
+//! process that took faults (`process`). It asks the policy about growth (`ask`). It makes pending superpages
+//! (`pending`, `make`) within the limits of free superpages (`backoff`), unused memory (`filled`) and the
+//! programs' time (`budget`). It runs daemons that are due (`daemons`). See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -1,6 +1,6 @@
 /*
  * Reports system calls that change the address space or create and end processes. A thread sends its accesses before
- * every call, so that they precede those of threads that the call wakes up.
+ * every call, so that they come before the accesses of threads that the call wakes up.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void send_event(enum kind kind, const uint64_t *fields, size_t count) {
 #define SEND_EVENT(kind, ...) \
     send_event(kind, (uint64_t[]){__VA_ARGS__}, sizeof(uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
 
-/* A file's identity: inode and device mixed into one number. 0: no file. */
+/* Identifies a file by one number, mixed from inode and device. 0: no file. */
 static uint64_t file_number(int fd) {
     struct stat file;
     if (fd < 0 || fstat(fd, &file) != 0)
@@ -39,7 +39,7 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
     thread_send(t);
     switch (number) {
     case SYS_munmap:
-        /* Before the call: afterwards another thread may get the addresses. */
+        /* Send before the call, because afterwards another thread may get the addresses. */
         SEND_EVENT(UNMAP, a1, a2);
         break;
     case SYS_shmdt:
@@ -61,13 +61,14 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
         break;
     default:
         if (makes_process(number, t->call)) {
-            /* Identifies the child until it sends its own frames: fork counter and thread id. */
+            /* Name of the child until it sends its own frames: fork counter and thread id. */
             static uint32_t forks;
             uint64_t made = __atomic_add_fetch(&forks, 1, __ATOMIC_RELAXED);
             t->call[5] = made << 32 | (uint32_t)syscall(SYS_gettid);
             SEND_EVENT(FORKING, t->call[5]);
         } else if (number == SYS_clone) {
-            /* With several threads QEMU retranslates all code: from now on each thread counts its own instructions. */
+            /* When a second thread starts, QEMU retranslates all code. From now on each thread counts its own
+             * instructions. */
             parallel = true;
             SEND_EVENT(THREAD, 0);
         }

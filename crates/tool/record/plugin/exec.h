@@ -1,11 +1,11 @@
 /*
- * Following exec: QEMU would execute the new program natively, unrecorded. So the plugin executes QEMU instead, with
- * this plugin and the new program. QEMU handles programs for which that would change behaviour: programs of another
- * architecture, programs that gain privileges, and files that cannot be executed (the caller must get its own
- * error).
+ * Following exec. QEMU would execute the new program natively and unrecorded, so the plugin executes QEMU with this
+ * plugin and the new program. It leaves the call to QEMU if that would change the program's behaviour: for programs
+ * of another architecture, programs that gain privileges, and files that cannot be executed (the caller must get its
+ * own error).
  */
 
-/* The recorder's command line up to the plugin and its arguments: qemu -plugin OPTIONS. */
+/* Start of the recorder's command line: qemu -plugin OPTIONS. */
 static char command_line[8192];
 static char *prefix[3];
 static bool follow;
@@ -29,7 +29,7 @@ static bool command_line_read(void) {
     return prefix[0][0] == '/' && strcmp(prefix[1], "-plugin") == 0 && at <= end;
 }
 
-/* Copies guest memory; returns false if it is not mapped, and the program then gets its own error. */
+/* Copies guest memory. Returns false if it is not mapped; the program's own call then fails. */
 static bool guest_read(void *to, uint64_t from, size_t bytes) {
     struct iovec local = {to, bytes}, remote = {(void *)(from + guest_base), bytes};
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
@@ -64,7 +64,7 @@ static bool is_ours(const char *start, ssize_t bytes) {
     return bytes >= 20 && memcmp(start, "\177ELF\2\1", 6) == 0 && start[18] == 62 && start[19] == 0;
 }
 
-/* Executes `path` under QEMU; returns if the program cannot be recorded or exec fails. */
+/* Executes `path` under QEMU. Returns only if the program cannot be recorded or exec fails. */
 static void exec_recorded(uint64_t path_at, uint64_t arguments_at, uint64_t environment_at) {
     static char path[4096], start[256], script[4096];
     static uint64_t given[ARGUMENTS];
@@ -85,7 +85,7 @@ static void exec_recorded(uint64_t path_at, uint64_t arguments_at, uint64_t envi
     ssize_t bytes = beginning(path, start, sizeof start - 1);
     char *interpreter = NULL, *option = NULL;
     if (bytes > 2 && memcmp(start, "#!", 2) == 0) {
-        /* As in the kernel: the interpreter, and the rest of the line as one argument. */
+        /* Like the kernel, take the interpreter and the rest of the line as one argument. */
         start[bytes] = 0;
         char *end = strchr(start, '\n');
         if (!end)

@@ -1,11 +1,11 @@
 /*
- * Combines accesses into records: page, read or write, number of accesses. Each thread fills its own buffer, which
- * holds consecutive accesses of that thread. The filter restarts with every buffer, so that its rule holds for the
- * concatenation of all buffers (crates/shared/trace/src/filter.rs has the rule; the tests compare the two).
+ * Combines accesses into records: page, read or write, number of accesses. Each thread fills its own buffer with its
+ * consecutive accesses. The filter restarts with every buffer, so that its rule holds for the concatenation of all
+ * buffers. (crates/shared/trace/src/filter.rs has the rule; tests compare both implementations.)
  */
 
 #define PAGE_BITS 12
-#define RECORDS 7168 /* 56 KiB: three fit into the default socket buffer. */
+#define RECORDS 7168 /* 56 KiB, so that three buffers fit into the default socket buffer. */
 #define CLASSES 4096
 
 /* A record: bit 0 write, 44 bits of page number (57-bit addresses), 19 bits of count. */
@@ -15,7 +15,7 @@
 
 struct records {
     uint64_t *last; /* The last record. */
-    uint64_t page;  /* Its page: page << 1 | writes. */
+    uint64_t page;  /* Page of the last record: page << 1 | writes. */
     uint32_t count;
     uint64_t words[RECORDS];
 };
@@ -23,10 +23,11 @@ struct records {
 struct thread {
     struct thread *next;
     pthread_mutex_t sending; /* Held while the buffer is sent. */
-    uint64_t instructions;   /* Not yet reported. */
+    uint64_t instructions;   /* Executed and not yet reported. */
     struct records data;
     struct records code;
-    /* Set-MRU filter: most recently used page (as in `page` above) and region of each class. */
+    /* For the set-MRU filter: the most recently used page (as in `page` above) and region of
+     * each class. */
     uint64_t pages[CLASSES];
     uint64_t regions[CLASSES];
     /* Arguments of the current system call. */
@@ -105,7 +106,7 @@ static void thread_send(struct thread *t) {
 }
 
 /* Sends the other threads' buffers at process exit. Those threads may still be running; their later accesses are
- * lost, as when they are killed. */
+ * lost. */
 static void threads_send(void) {
     pthread_mutex_lock(&threads_lock);
     for (struct thread *t = threads; t; t = t->next)
@@ -130,7 +131,8 @@ static void thread_end(void) {
     free(t);
 }
 
-/* A forked child has one thread; the parent sends the buffers of the others. */
+/* Called in a forked child, which has one thread. The parent sends the buffers of the other
+ * threads. */
 static void threads_forked(void) {
     struct thread *own = thread_self();
     threads = own;
@@ -148,7 +150,7 @@ static void threads_forked(void) {
 static void add(struct thread *t, struct records *to, uint64_t page) {
     if (__builtin_expect(to->count == RECORDS, 0)) {
         thread_send(t);
-        /* The filter restarted: this access is the first of its class. */
+        /* The filter restarted, so this access is the first of its class. */
         if (to == &t->data && base_classes) {
             t->pages[(page >> 1) & (base_classes - 1)] = page;
             t->regions[(page >> 10) & (region_classes - 1)] = page >> 10;
@@ -200,7 +202,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     struct thread *t = thread_self();
     uint64_t page = address >> PAGE_BITS;
     uint64_t offset = address & ((1 << PAGE_BITS) - 1);
-    /* Fast path: an access to the last page, already recorded as written. */
+    /* Fast path: an access to the last page, which is already recorded as written. */
     bool crosses = offset > (1 << PAGE_BITS) - 64 &&
                    offset + (1u << qemu_plugin_mem_size_shift(info)) > 1 << PAGE_BITS;
     if (t->data.page == (page << 1 | 1) && !crosses && !base_classes && !every) {
@@ -208,7 +210,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
         return;
     }
     uint64_t writes = qemu_plugin_mem_is_store(info);
-    /* Not representable: the kernel's vsyscall page, which no mapping contains. */
+    /* The kernel's vsyscall page is not representable, and no mapping contains it. */
     if (__builtin_expect(page >> 44, 0))
         return;
     record_access(t, page << 1 | writes);
@@ -216,10 +218,10 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
         record_access(t, (page + 1) << 1 | writes);
 }
 
-/* A translated block, used if fetches are recorded. */
+/* A translated block, for recording instruction fetches. */
 struct block {
     uint64_t instructions;
-    uint64_t first, last; /* Its one or two pages. */
+    uint64_t first, last; /* The one or two pages of the block. */
 };
 
 static void record_fetch(struct thread *t, uint64_t page) {

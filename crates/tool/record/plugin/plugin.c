@@ -1,10 +1,11 @@
 /*
- * superpage's recorder, a plugin for qemu-user: records which pages the program accesses, and its memory system
- * calls. Loaded by `qemu-x86_64 -plugin`, built by crates/tool/record/src/plugin.rs, connects to
+ * superpage's recorder: a plugin for qemu-user that records which pages the program accesses, and its memory system
+ * calls. crates/tool/record/src/plugin.rs builds it, `qemu-x86_64 -plugin` loads it, and it connects to
  * crates/tool/record/src/session.rs.
  *
- * Life cycle: qemu_plugin_install runs before the program is loaded and sends START; the first translation is the
- * earliest moment at which the program is loaded, and sends its mappings; then accesses, calls, EXIT.
+ * Life cycle: qemu_plugin_install runs before the program is loaded, and sends START. The first translation of a
+ * block is the earliest time at which the program is loaded; then the plugin sends the program's mappings. Accesses,
+ * calls and EXIT follow.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -18,8 +19,8 @@
 
 EXPORT int qemu_plugin_version = 1;
 
-/* QEMU's lowest mapping before the program is loaded. Lower mappings later belong to the program: QEMU loads
- * programs from 0x400000 or 0x4000000000 on, while the kernel places QEMU itself at higher addresses. */
+/* QEMU's lowest mapping before the program is loaded. Later, all lower mappings belong to the program: QEMU loads
+ * programs from 0x400000 or 0x4000000000 on, and the kernel places QEMU itself at higher addresses. */
 static uint64_t qemu_start = UINT64_MAX;
 
 typedef void (*mapping_cb)(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file);
@@ -77,7 +78,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     }
     struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(block, 0);
     struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(block, count - 1);
-    /* Never freed: QEMU does not report when it discards a block. */
+    /* This memory is never freed, because QEMU does not report when it discards a block. */
     struct block *block_data = malloc(sizeof *block_data);
     if (!block_data)
         return;

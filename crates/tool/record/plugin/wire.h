@@ -1,7 +1,7 @@
 /*
- * The plugin's protocol: frames, each one datagram on a Unix socket that the recorder has bound. Datagrams arrive
- * whole, in sending order across all processes, and a sender blocks while the queue is full: no lock between
- * processes, and no partial frame from a killed process.
+ * The plugin's protocol. Each frame is one datagram on a Unix socket that the recorder has bound. Datagrams arrive
+ * whole and in sending order across all processes, and a sender blocks while the queue is full. So processes need no
+ * lock, and a killed process leaves no partial frame.
  *
  * The program may close or replace any descriptor, including the plugin's. So before each frame the plugin checks
  * that the descriptor is still its socket, and otherwise opens another.
@@ -39,13 +39,13 @@ enum kind {
     THREAD,
 };
 
-/* Little-endian, like every machine that runs this plugin. */
+/* Header of a frame, little-endian like every machine that runs this plugin. */
 struct head {
     uint32_t magic;
     uint32_t kind;
     uint32_t pid;
     uint32_t tid;
-    /* Instructions of the process since the last frame with a count. */
+    /* Number of instructions of the process since its last frame with a count. */
     uint64_t instructions;
 };
 
@@ -68,7 +68,8 @@ static bool channel_is_ours(void) {
     return channel >= 0 && fstat(channel, &now) == 0 && now.st_dev == channel_dev && now.st_ino == channel_ino;
 }
 
-/* Opens the socket with a high descriptor number: programs expect to get the lowest free ones. */
+/* Opens the socket with a high descriptor number, because programs expect to get the lowest free
+ * numbers. */
 static bool channel_open(void) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

@@ -1,11 +1,11 @@
-//! Why a program cannot be recorded, each in one line: operation, object, remedy.
+//! Why a program cannot be recorded, as one-line errors: operation, object, remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use trace::TraceError;
 
-/// A recording that could not be made.
+/// Why a recording could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Recording needs an x86-64 machine.
@@ -50,7 +50,7 @@ pub enum RecordError {
         /// The owner, or the write permission that is too wide.
         what: String,
     },
-    /// Not a program for x86-64.
+    /// The file is not a program for x86-64.
     #[error("{}: {what}; only 64-bit x86 programs can be recorded; {remedy}", path.display())]
     Foreign {
         /// The program.
@@ -105,7 +105,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether this machine or user lacks a prerequisite; otherwise the request was invalid.
+    /// Whether this machine or user lacks a prerequisite, as opposed to an invalid request.
     pub fn is_cannot(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl RecordError {
         )
     }
 
-    /// A failed operation on a file.
+    /// Makes an error for a failed operation on a file.
     pub(crate) fn io(path: &std::path::Path, doing: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_path_buf(), doing, source, remedy: "" }
     }

@@ -1,7 +1,7 @@
 //! Recording of first touches at native speed: the program runs natively on base pages, and the kernel reports every
 //! user-mode page fault (tracepoint exceptions:page_fault_user, x86) and every mmap, fork and exec
-//! (perf_event_open(2)). The kernel reports neither munmap nor first touches by its own code on behalf of the program
-//! (read(2) into fresh memory). See docs/decisions/record.md#3.
+//! (perf_event_open(2)). The kernel does not report munmap, nor first touches by kernel code on behalf of the program
+//! (such as read(2) into fresh memory). See docs/decisions/record.md#3.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::kernel;
 use crate::session::{Child, Ended, Progress, Recorded, Recording, streams};
 use crate::stream::Stream;
 
-/// Poll interval of idle rings: 4 MiB per CPU cannot fill in that time (some 10^6 faults per second of 72 bytes each).
+/// Poll interval for idle rings. A ring of 4 MiB per CPU cannot fill in this time (about 10^6 faults per second, 72
+/// bytes each).
 const PAUSE: Duration = Duration::from_millis(5);
-/// Poll interval for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Ring sizes in pages, tried in this order.
 const PAGES: [usize; 3] = [1024, 128, 16];
@@ -36,7 +36,7 @@ pub struct FaultSession {
 }
 
 impl FaultSession {
-    /// Starts the program. `tracing` lists directories where tracefs may be mounted.
+    /// Starts the program. `tracing` lists directories on which tracefs may be mounted.
     pub fn start(recording: &Recording, tracing: &[&Path]) -> Result<Self, RecordError> {
         let event = Event::Tracepoint(tracepoint(tracing)?);
         let words: Vec<_> = recording.arguments.iter().map(|word| word.to_string_lossy()).collect();
@@ -53,7 +53,8 @@ impl FaultSession {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(writer, None, recording.limits.skip, most);
 
-        // Events on this thread: its children inherit them, and they start at the program's exec.
+        // Open the events on this thread. Its children inherit them, and counting starts at the
+        // program's exec.
         let mut rings = Vec::new();
         let cpus = sys::affinity::online().map_err(|error| RecordError::NoFaults {
             what: error.to_string(),
@@ -99,7 +100,7 @@ impl FaultSession {
         let mut order = kernel::Order::default();
         let mut looked = Instant::now();
         loop {
-            // Checked before draining, so that the rings contain everything the program did before its end.
+            // Check this before draining, so that after the program's end the rings are drained once more.
             let over = self.child.has_ended();
             let mut most = 0;
             for ring in &mut self.rings {
@@ -150,7 +151,7 @@ fn ring(event: Event, cpu: u32) -> Result<Ring, RecordError> {
     Err(RecordError::NoFaults { what, remedy })
 }
 
-/// Whether tracefs is mounted in one of these directories.
+/// Whether tracefs is mounted on one of these directories.
 fn is_mounted(tracing: &[&Path]) -> bool {
     tracing.iter().any(|root| root.join("events").exists())
 }

@@ -1,5 +1,5 @@
-//! Converts perf records to the frames that `stream` takes. Layouts: perf_event_open(2), "MMAP layout"; `sys::perf`
-//! sets the attributes that determine them. Total: a malformed record gives no frame.
+//! Converts perf records to frames for `stream`. perf_event_open(2), "MMAP layout", describes the layouts; they depend
+//! on the attributes that `sys::perf` sets. A malformed record gives no frame.
 
 use sys::perf::Record;
 
@@ -25,12 +25,12 @@ pub struct Kept {
     body: Vec<u8>,
 }
 
-/// Sorts the records of several CPUs by time. A record of one CPU may be older than one already read from another CPU,
-/// but not older than the latest record of the previous round.
+/// Sorts the records of several CPUs by time. A CPU's record may be older than a record that was already read from
+/// another CPU, but never older than the latest record of the previous round.
 #[derive(Debug, Default)]
 pub struct Order {
     kept: Vec<Kept>,
-    /// Latest timestamp of the previous rounds, and including the current one.
+    /// Latest timestamp of the previous rounds, and of all rounds including the current one.
     safe: u64,
     latest: u64,
 }
@@ -50,7 +50,7 @@ impl Order {
         self.kept.push(Kept { time, kind, misc, body });
     }
 
-    /// Ends a round; returns the records that are safe to process, or with `all` all records.
+    /// Ends a round and returns the records that are safe to process; with `all`, all records.
     pub fn due(&mut self, all: bool) -> Vec<Kept> {
         self.kept.sort_by_key(|kept| kept.time);
         let end = if all {
@@ -80,7 +80,7 @@ pub fn frames(record: &Kept, to: To<'_>) -> Result<(), RecordError> {
     some(record, to).unwrap_or(Ok(()))
 }
 
-/// `None`: the record is malformed, or irrelevant.
+/// Like [`frames`]; `None` if the record is malformed or irrelevant.
 fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
     let body = record.body.as_slice();
     let frame = |pid, what| Frame { pid, instructions: None, what };
@@ -152,7 +152,7 @@ mod tests {
 
         #[test]
         fn rounds_of_two_cpus_come_out_in_order(times in prop::collection::vec((0u64..20, any::<bool>()), 1..200)) {
-            // Each CPU's times ascend; a round drains one CPU and then the other, up to a common moment.
+            // Each CPU's times ascend. A round drains one CPU, then the other, up to the same time.
             let (mut order, mut now, mut out) = (Order::default(), [0u64; 2], Vec::new());
             for round in times.chunks(8) {
                 let begin = now[0].max(now[1]);

@@ -1,14 +1,15 @@
 //! Records unmodified programs as streams of page accesses, without a PMU.
 //!
 //! [`record`] runs a program under qemu-user with our plugin (`plugin/`, in C, built at first use), which sees every
-//! access and every system call; its frames become a trace (`.spt`) with the program's own mappings. A recorded program
-//! takes 20 to 130 times its native CPU time (docs/guide/record-and-traces.md).
+//! access and every system call. The plugin's frames become a trace (`.spt`) with the program's own mappings. A
+//! recorded program takes 20 to 130 times its native CPU time (docs/guide/record-and-traces.md).
 //!
-//! [`FaultSession`] runs a program natively and records its page faults: first touches only.
+//! [`FaultSession`] runs a program natively and records its page faults, that is, only first
+//! touches.
 //!
 //! Frames from the plugin (`wire`) go to the stream of all processes (`stream`), which tracks the memory of each
-//! (`space`). This crate does not print or read the environment: the caller passes the search path and the plugin's
-//! directory.
+//! process (`space`). This crate does not print or read the environment: the caller passes the search path and the
+//! plugin's directory.
 #![forbid(unsafe_code)]
 
 mod error;

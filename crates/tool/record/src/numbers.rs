@@ -2,27 +2,28 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of regions: the lab's limit (2^20, 2 TiB). The trace format allows four times as many.
+/// Maximum number of regions: the lab's limit (2^20 regions, 2 TiB). The trace format allows four times as many.
 pub const MAX_NUMBERS: u32 = 1 << 20;
 
-/// Free numbers, as runs by their first number.
+/// Free numbers, stored as runs: first number and length.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     free: BTreeMap<u32, u32>,
 }
 
 impl Numbers {
-    /// No free numbers.
+    /// Makes an allocator without free numbers.
     pub fn none() -> Self {
         Self { free: BTreeMap::new() }
     }
 
-    /// All numbers free.
+    /// Makes an allocator in which all numbers are free.
     pub fn all() -> Self {
         Self { free: BTreeMap::from([(0, MAX_NUMBERS)]) }
     }
 
-    /// Allocates `count` consecutive numbers: from `wanted` on if those are free, otherwise the lowest free run.
+    /// Allocates `count` consecutive numbers: from `wanted` on if these are free, otherwise from the lowest free run
+    /// that is long enough.
     pub fn allocate(&mut self, count: u32, wanted: Option<u32>) -> Option<u32> {
         if let Some(wanted) = wanted.filter(|&wanted| self.holds(wanted, count)) {
             self.cut(wanted, count);
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set of single numbers.
+        /// Compares with a set of single numbers.
         #[test]
         fn runs_are_the_numbers_that_were_given(
             steps in prop::collection::vec((1u32..9, prop::option::of(0u32..64), any::<bool>()), 1..60)

@@ -10,7 +10,7 @@ pub enum Kind {
     Anonymous,
     /// The heap.
     Heap,
-    /// Shared memory: object, and offset in pages.
+    /// Shared memory, with the number of the object and an offset in pages.
     Shared(u64, u64),
     /// A private file mapping, or a read-only shared one.
     File(u64),
@@ -47,7 +47,7 @@ impl Placed {
 }
 
 impl Kind {
-    /// Whether one mapping can contain both kinds.
+    /// Whether memory of both kinds can be in one mapping.
     pub fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Shared(..), Self::Shared(..)) => true,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The kind of the part that starts `pages` further on.
+    /// The kind of a mapping's part that starts `pages` pages after the mapping.
     pub fn from(self, pages: u64) -> Self {
         match self {
             Self::Shared(object, offset) => Self::Shared(object, offset + pages),
@@ -71,7 +71,8 @@ pub fn slots(region: u64, begin: u64, end: u64) -> (u32, u32) {
     (slot(begin), slot(end))
 }
 
-/// Calls `what` for every 64-slot word of `region` that overlaps the range: index of the word, and mask of the slots.
+/// Calls `what` for every 64-slot word of `region` that overlaps the range, with the index of the word and a mask of
+/// the slots.
 pub fn each_bit(region: u64, begin: u64, end: u64, mut what: impl FnMut(usize, u64)) {
     let (mut slot, stop) = slots(region, begin, end);
     while slot < stop {

@@ -1,9 +1,8 @@
 //! QEMU and our plugin: finds QEMU, builds the plugin at first use, and keeps it in the user's cache. Debian's
 //! qemu-user supports plugins but lacks the header, so the plugin's source needs no QEMU file to build.
 //!
-//! A plugin is code that runs as this user: it is loaded only from a file that belongs to this user or root, that
-//! others cannot write, and whose parent directories satisfy the same. See docs/decisions/record.md#1,
-//! docs/decisions/security.md#2.
+//! A plugin is code that runs as this user. So the plugin's file, and all directories above it, must belong to this
+//! user or root and must not be writable by others. See docs/decisions/record.md#1, docs/decisions/security.md#2.
 
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -25,7 +24,6 @@ const SOURCES: [(&str, &str); 6] = [
     ("plugin.c", include_str!("../plugin/plugin.c")),
 ];
 
-/// Compiler flags.
 const FLAGS: [&str; 4] = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden"];
 
 /// The tools of a recording: QEMU and the plugin.
@@ -40,8 +38,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Finds QEMU along `search` (as in PATH) and the plugin in `cache`; a missing plugin is built with the `cc` along
-    /// `search`, which takes half a second.
+    /// Finds QEMU in `search` (like PATH) and the plugin in `cache`. Builds a missing plugin with the `cc` in `search`,
+    /// which takes half a second.
     pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
         let tools = Self::find(search, cache)?;
         let failed =
@@ -63,13 +61,13 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Whether the plugin exists and only this user or root can have written it.
+    /// Whether the plugin exists and only this user or root can write to it.
     pub fn is_built(&self) -> bool {
         let metadata = self.plugin.symlink_metadata();
         metadata.is_ok_and(|it| it.is_file() && trust::is_ours(&it))
     }
 
-    /// Like [`Tools::prepare`], without building.
+    /// Like [`Tools::prepare`], but does not build the plugin.
     pub fn find(search: &str, cache: &Path) -> Result<Self, RecordError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(RecordError::ThisMachine);
@@ -91,10 +89,11 @@ impl Tools {
     }
 }
 
-/// The first executable file of that name along `search`.
+/// Finds the first executable file of this name in `search`.
 fn find(name: &str, search: &str) -> Option<PathBuf> {
     let paths = search.split(':').map(|directory| Path::new(directory).join(name));
-    // Absolute, because QEMU executes itself again when the program calls exec, from any directory.
+    // Use absolute paths, because when the program calls exec, from any directory, QEMU is executed
+    // again.
     let paths = paths.filter_map(|path| std::path::absolute(path).ok());
     paths.into_iter().find(|path| {
         path.metadata()
@@ -115,7 +114,8 @@ fn version(qemu: &Path) -> Result<String, RecordError> {
     }
 }
 
-/// Builds under a temporary name and renames, so that a concurrent recording sees the whole file or none.
+/// Builds the plugin under a temporary name and renames it, so that a concurrent recording sees either the whole file
+/// or none.
 fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
     let cc = find("cc", search).ok_or(RecordError::NoCompiler)?;
     let failed = |source| RecordError::Io {
@@ -146,7 +146,7 @@ fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
         let said = line.unwrap_or("it says nothing").trim().to_string();
         return Err(RecordError::Compiler { path: cc, said });
     }
-    // Independent of the umask.
+    // Set the mode explicitly, so that it does not depend on the umask.
     std::fs::set_permissions(&made, Permissions::from_mode(0o755)).map_err(failed)?;
     std::fs::rename(&made, plugin).map_err(failed)
 }

@@ -1,4 +1,4 @@
-//! Resolves the file that QEMU runs for a program: the file itself, or a script's interpreter. Refuses unsupported
+//! Determines the file that QEMU runs for a program: the program's file, or a script's interpreter. Refuses unsupported
 //! programs before anything is started.
 
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// Maximum depth of scripts interpreted by scripts, as in Linux (BINPRM_MAX_RECURSION, fs/exec.c).
+/// Maximum depth of scripts whose interpreters are scripts, as in Linux (BINPRM_MAX_RECURSION,
+/// fs/exec.c).
 const DEPTH: usize = 4;
 
 impl Program {
@@ -56,7 +57,7 @@ fn beginning(path: &Path) -> Result<Vec<u8>, RecordError> {
     Ok(start)
 }
 
-/// Checks that it is an x86-64 ELF file (System V ABI: class, data, machine).
+/// Checks that the file is an x86-64 ELF file (System V ABI: class, data, machine).
 fn check(path: &Path, start: &[u8]) -> Result<(), RecordError> {
     let foreign = |what: &str, remedy| {
         Err(RecordError::Foreign { path: path.to_path_buf(), what: what.to_string(), remedy })

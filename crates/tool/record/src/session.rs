@@ -22,7 +22,6 @@ use crate::program::Program;
 use crate::stream::{Counts, Stream};
 use crate::{RecordError, wire};
 
-/// Poll interval for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -44,7 +43,7 @@ pub struct Recording {
     pub instructions: Option<PathBuf>,
     /// Whether to record programs that the program executes.
     pub follow: bool,
-    /// Start and end of the recording.
+    /// Where the recording starts and ends.
     pub limits: Limits,
     /// The program's standard streams.
     pub streams: Streams,
@@ -55,25 +54,27 @@ pub struct Recording {
 pub enum Streams {
     /// Inherited.
     Inherit,
-    /// Inherited, with standard output redirected to standard error, because standard output is another document.
+    /// Inherited, with standard output redirected to standard error, because superpage itself prints a document to
+    /// standard output.
     OutputToErrors,
     /// No input, output discarded, standard error inherited.
     Errors,
 }
 
-/// Start and end of a recording. At a limit the program is terminated.
+/// Where a recording starts and ends. The program is terminated at a limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
     /// Number of accesses to skip at the beginning.
     pub skip: u64,
-    /// Number of accesses to record.
+    /// Number of accesses to record; `None`: unlimited.
     pub accesses: Option<u64>,
-    /// Time to record for.
+    /// Time to record for; `None`: unlimited.
     pub time: Option<Duration>,
 }
 
 impl Recording {
-    /// The defaults: same-page filter, which is exact for every TLB, until the program ends.
+    /// Sets the defaults: same-page filter (exact for every TLB), and recording until the program
+    /// ends.
     pub fn new(program: &Path, arguments: Vec<OsString>, output: &Path) -> Self {
         Self {
             program: program.to_path_buf(),
@@ -94,11 +95,11 @@ impl Recording {
 pub enum Ended {
     /// The program ended.
     Program,
-    /// The requested number of accesses is recorded.
+    /// The requested number of accesses has been recorded.
     Accesses,
     /// The time limit was reached.
     Time,
-    /// The `watch` callback stopped it.
+    /// The `watch` callback stopped the recording.
     Stopped,
     /// The program maps more regions than can be numbered.
     Crowded,
@@ -107,9 +108,9 @@ pub enum Ended {
 /// Progress of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of accesses so far.
+    /// Number of accesses recorded so far.
     pub accesses: u64,
-    /// Number of records so far.
+    /// Number of records written so far.
     pub records: u64,
 }
 
@@ -122,11 +123,12 @@ pub struct Recorded {
     pub totals: Totals,
     /// Path and totals of the trace of instruction fetches.
     pub fetches: Option<(PathBuf, Totals)>,
-    /// Counts, including what is not in the trace.
+    /// Counts, including accesses that are not in the trace.
     pub seen: Counts,
     /// Time from the program's start to its end.
     pub wall: Duration,
-    /// CPU time of the program and its waited-for children, without the recorder's.
+    /// CPU time of the program and of the children it waited for. Excludes the recorder's own CPU
+    /// time.
     pub cpu: Duration,
     /// The program's exit status.
     pub status: ExitStatus,
@@ -134,7 +136,8 @@ pub struct Recorded {
     pub ended: Ended,
 }
 
-/// A running recording: [`Session::start`], then [`Session::finish`]. If dropped before, it leaves no trace.
+/// A running recording: [`Session::start`], then [`Session::finish`]. A session that is dropped before `finish` leaves
+/// no trace file.
 pub struct Session {
     child: Child,
     began: Instant,
@@ -185,8 +188,8 @@ impl Session {
         self.child.pid
     }
 
-    /// Records until the program or the recording ends. `watch` is called with the progress at intervals, and may stop
-    /// the recording; the trace is then complete too.
+    /// Records until the program or the recording ends. Calls `watch` with the progress at intervals. If `watch` stops
+    /// the recording, the trace is complete up to that point.
     pub fn finish(
         mut self,
         watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -225,7 +228,8 @@ impl Session {
         let mut looked = Instant::now();
         loop {
             match self.socket.recv(&mut frame) {
-                // The program has ended: its last frames are already in the queue.
+                // An empty datagram means that the program has ended. Its last frames were queued
+                // before.
                 Ok(0) => break,
                 Ok(length) => self.frame(&frame[..length])?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -251,7 +255,7 @@ impl Session {
             }
         }
         self.socket.set_nonblocking(true).map_err(heard)?;
-        // For a limited time: processes that outlive the program continue to send.
+        // Read for a limited time, because processes that outlive the program continue to send.
         while let Ok(length) = self.socket.recv(&mut frame)
             && length > 0
             && looked.elapsed() < GRACE
@@ -269,17 +273,17 @@ impl Session {
     }
 }
 
-/// The program's process under a guard: when we exit or are killed, the program and its descendants are killed too.
-/// Killed if dropped before it is reaped.
+/// The program's process under a guard: when we exit or are killed, the program and its descendants are killed too. If
+/// dropped before `reap`, the program is killed.
 pub(crate) struct Child {
     pub pid: Pid,
     guard: Pid,
-    /// Returns the time of the end.
+    /// The thread that waits for the program's end, and returns the time of the end.
     waiter: Option<JoinHandle<Instant>>,
 }
 
 impl Child {
-    /// Starts the program and a thread that waits for its end; the thread then sends an empty datagram to the socket
+    /// Starts the program, and a thread that waits for the program's end and then sends an empty datagram to the socket
     /// `wake`.
     pub fn start(
         command: &mut Command,
@@ -312,7 +316,7 @@ impl Child {
         self.waiter.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Sends SIGTERM, and after a grace period SIGKILL.
+    /// Sends SIGTERM; after a grace period, sends SIGKILL.
     pub fn end(&self) {
         let _ = sys::signal::send(self.pid, SIGTERM);
         let asked = Instant::now();
@@ -324,12 +328,12 @@ impl Child {
         }
     }
 
-    /// Waits for the program's end: exit status, time of the end, and CPU time.
+    /// Waits for the program's end. Returns the exit status, the time of the end, and the CPU time.
     pub fn reap(&mut self) -> (ExitStatus, Instant, Duration) {
         let ended = self.waiter.take().and_then(|waiter| waiter.join().ok());
         let (status, cpu) = match sys::wait::reap(self.guard) {
             Ok((status, usage)) => (status, usage.user + usage.system),
-            // Another part of the caller's process reaped it.
+            // Another part of this process has reaped the child.
             Err(_) => (ExitStatus::from_raw(0), Duration::ZERO),
         };
         (status, ended.unwrap_or_else(Instant::now), cpu)
@@ -390,7 +394,8 @@ fn header(tools: &Tools, recording: &Recording, fetches: bool) -> Header {
     }
 }
 
-/// The plugin's path and options. QEMU separates them by commas; two commas escape one.
+/// The plugin's path and options. QEMU separates options by commas; a double comma stands for one
+/// comma.
 fn options(tools: &Tools, recording: &Recording, socket: &Path) -> OsString {
     let MruSets { base, superpage } = match recording.filter {
         Filter::SetMru(sets) => sets,

@@ -1,8 +1,9 @@
-//! The address space of one process: its mappings, and the dense numbers of its pages. Turns system calls into trace
-//! events, and addresses into pages. Pure; used by `stream`.
+//! The address space of one process: its mappings, and the dense numbers of its pages. Converts system calls to trace
+//! events, and addresses to pages. No I/O.
 //!
-//! Inaccessible memory (PROT_NONE: reservations of allocators and managed heaps) is not mapped in the trace until it is
-//! made accessible: Linux gives no superpage to a range that contains such memory, so a simulator must not either.
+//! Inaccessible memory (PROT_NONE, for example reserved by allocators and managed heaps) is not mapped in the trace
+//! until it becomes accessible. Linux gives no superpage to a range that contains inaccessible memory, so a simulator
+//! must not either.
 
 #[cfg(test)]
 mod tests;
@@ -15,13 +16,12 @@ use crate::numbers::Numbers;
 use crate::parts::{Kind, Placed, Rights, each_bit, slots};
 use crate::shared_state::{Full, SharedState};
 
-/// Mappings above this number of regions (32 GiB) are placed region by region at first touch: programs never touch all
-/// of such a mapping, and numbers are dense.
+/// Larger mappings than this number of regions (32 GiB) get region numbers one by one at first touch, because numbers
+/// are dense and programs never touch all of such a mapping.
 const LAZY: u64 = 1 << 14;
-/// Size of the direct-mapped cache of regions.
 const DIRECT_REGIONS: usize = 1 << 12;
 
-/// A mapping; its key is the first page.
+/// A mapping. The key in `areas` is the mapping's first page.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     end: u64,
@@ -32,23 +32,23 @@ struct Area {
 
 /// The address space of one process.
 pub struct Space {
-    /// The process in the trace.
+    /// The process's number in the trace.
     pub process: Process,
     areas: BTreeMap<u64, Area>,
     placed: Vec<Placed>,
-    /// Index in `placed` by region address.
+    /// For each region address, the index in `placed`.
     index: BTreeMap<u64, u32>,
-    /// Direct-mapped cache of `index`, by the low bits of the region address.
+    /// Direct-mapped cache of `index`; the low bits of the region address select the entry.
     region_cache: Vec<u32>,
     /// Unused entries of `placed`.
     vacant: Vec<u32>,
-    /// Number ranges that belong to this process until it ends, and the numbers in them without a region: the format
-    /// forbids other processes to use them before.
+    /// Ranges of numbers that this process keeps until it ends, because the format forbids other processes to use them
+    /// earlier; and the numbers in these ranges that have no region now.
     owned: Vec<(u32, u32)>,
     unused: Numbers,
 }
 
-/// Address of an unused entry; no region has it.
+/// Address of an unused entry in `placed`; no region has this address.
 const NO_REGION: u64 = u64::MAX;
 
 impl Space {
@@ -68,7 +68,8 @@ impl Space {
         }
     }
 
-    /// The numbered page of virtual page `page`, which is mapped first if necessary.
+    /// Returns the page number in the trace of virtual page `page`. Maps the page first if
+    /// necessary.
     #[inline]
     pub fn touch(
         &mut self,
@@ -102,7 +103,8 @@ impl Space {
         Ok(Page::new(Region(self.placed[at as usize].number), slot))
     }
 
-    /// Maps a page at its first access: of a lazy mapping, or made accessible by an unrecorded call.
+    /// Maps a page at its first access. The page is in a mapping that is numbered lazily, or an unrecorded call made it
+    /// accessible.
     fn map_on_touch(
         &mut self,
         page: u64,
@@ -120,7 +122,7 @@ impl Space {
         }
     }
 
-    /// The area that contains a page, with its first page.
+    /// Returns the area that contains a page, and the area's first page.
     fn area_at(&self, page: u64) -> Option<(u64, Area)> {
         let (&begin, &area) = self.areas.range(..=page).next_back()?;
         (page < area.end).then_some((begin, area))
@@ -164,7 +166,7 @@ impl Space {
         Ok(())
     }
 
-    /// Maps pages of which some may already be mapped; areas of another kind are replaced.
+    /// Maps pages, some of which may already be mapped. Replaces areas of another kind.
     pub fn declare(
         &mut self,
         begin: u64,
@@ -213,8 +215,8 @@ impl Space {
         }
     }
 
-    /// mremap: moves or resizes the mapping at `old` to `new`, with its kind and rights; the pages at `new` count as
-    /// fresh.
+    /// mremap: moves or resizes the mapping at `old` to `new`, and keeps its kind and rights. In the trace the pages at
+    /// `new` are new, untouched pages.
     pub fn remap(
         &mut self,
         old: (u64, u64),
@@ -286,7 +288,7 @@ impl Space {
         self.each_run(begin, end, |pages| out.push(Event::Advise(pages, advice)));
     }
 
-    /// Copies the address space to a forked child, with an event.
+    /// Copies the address space to a forked child, and adds an event.
     pub fn fork(
         &self,
         child: Process,
@@ -318,7 +320,7 @@ impl Space {
         self.owned.iter().for_each(|&(first, count)| shared.numbers.free(first, count));
     }
 
-    /// Splits areas at `begin` and `end`, and returns those in between by their first pages.
+    /// Splits areas at `begin` and `end`, and returns the areas in between, with their first pages.
     fn areas_in(&mut self, begin: u64, end: u64) -> Vec<(u64, Area)> {
         self.cut(begin);
         self.cut(end);
@@ -375,7 +377,7 @@ impl Space {
         Ok(())
     }
 
-    /// Numbers the unnumbered regions of a range; adjacent regions get adjacent numbers if possible.
+    /// Gives numbers to the regions of a range that have none. Adjacent regions get adjacent numbers if possible.
     fn number(&mut self, begin: u64, end: u64, shared: &mut SharedState) -> Result<(), Full> {
         let (mut region, last) = (begin / u64::from(SLOTS), (end - 1) / u64::from(SLOTS));
         while region <= last {
@@ -414,7 +416,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether the preceding page belongs to the heap and has the preceding number.
+    /// Whether the page before `address` belongs to the heap and has the number before `first`.
     fn grows(&self, address: u64, first: Page) -> bool {
         let Some(before) = address.checked_sub(1) else { return false };
         let area = self.areas.range(..=before).next_back();
@@ -428,13 +430,15 @@ impl Space {
         })
     }
 
-    /// The numbered regions that overlap a range: address and index in `placed`.
+    /// Iterates over the numbered regions that overlap a range: region address and index in
+    /// `placed`.
     fn regions(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u32)> {
         let last = (end.max(begin + 1) - 1) / u64::from(SLOTS);
         self.index.range(begin / u64::from(SLOTS)..=last).map(|(&region, &at)| (region, at))
     }
 
-    /// The mapped pages of a range as runs of consecutive numbers; a run includes holes within a region.
+    /// Calls `what` for the mapped pages of a range, as runs of consecutive numbers. A run includes holes within a
+    /// region.
     fn each_run(&self, begin: u64, end: u64, mut what: impl FnMut(Pages)) {
         if begin >= end {
             return;

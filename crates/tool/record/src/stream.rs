@@ -1,5 +1,4 @@
-//! Turns frames into a trace: tracks processes, their memory and their accesses. Pure except for writing the trace;
-//! `session` feeds it.
+//! Converts frames to a trace: tracks processes, their memory and their accesses. The only I/O is writing the trace.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,27 +19,28 @@ const FOREIGN: usize = 16;
 /// Counts of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions of all processes, including skipped accesses; `None` for fault recordings.
+    /// Number of instructions of all processes, including the skipped beginning; `None` for fault
+    /// recordings.
     pub instructions: Option<u64>,
-    /// Accesses before the filter, including skipped ones.
+    /// Number of accesses before the filter, including skipped accesses.
     pub accesses: u64,
-    /// Accesses skipped at the beginning.
+    /// Number of accesses skipped at the beginning.
     pub skipped: u64,
-    /// Records received from the plugin.
+    /// Number of records received from the plugin.
     pub records: u64,
-    /// Instruction fetches.
+    /// Number of instruction fetches.
     pub fetches: u64,
-    /// Processes; each exec starts another.
+    /// Number of processes; each exec starts a new process.
     pub processes: u32,
-    /// Mappings created.
+    /// Number of mappings created.
     pub mappings: u64,
-    /// Threads created.
+    /// Number of threads created.
     pub threads: u64,
-    /// Paths of executed but unrecorded programs: the first few.
+    /// Paths of programs that were executed but not recorded: the first few.
     pub foreign: Vec<String>,
-    /// Number of all such programs.
+    /// Number of all programs that were executed but not recorded.
     pub foreign_count: u64,
-    /// Records lost because the ring buffer overflowed.
+    /// Number of records lost because a ring buffer overflowed.
     pub lost: u64,
 }
 
@@ -67,9 +67,9 @@ pub struct Stream {
     data: Sink,
     code: Option<Sink>,
     shared: SharedState,
-    /// By pid.
+    /// Address spaces of the running processes, by pid.
     living: HashMap<u32, Space>,
-    /// Forked children that have not sent a frame yet, by name.
+    /// Address spaces of forked children that have not sent a frame yet, by the child's name.
     pending_forks: HashMap<u64, Space>,
     running: Option<Process>,
     next: u32,
@@ -78,14 +78,15 @@ pub struct Stream {
     seen: Counts,
     /// Events of the current frame.
     events: Vec<Event>,
-    /// Recording has stopped: `most` is reached, or numbers are exhausted (`out_of_numbers`).
+    /// Whether recording has stopped, because `most` is reached or region numbers are exhausted
+    /// (`out_of_numbers`).
     full: bool,
     out_of_numbers: bool,
 }
 
 impl Stream {
     /// Writes data accesses to `data` and instruction fetches to `code`. Skips the first `skip` accesses; after `most`
-    /// more the stream is full.
+    /// further accesses the stream is full.
     pub fn new(data: Writer, code: Option<Writer>, skip: u64, most: u64) -> Self {
         Self {
             data: Sink::new(data),
@@ -104,12 +105,12 @@ impl Stream {
         }
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn seen(&self) -> &Counts {
         &self.seen
     }
 
-    /// Whether no more records are accepted.
+    /// Whether the stream accepts no more records.
     pub fn is_full(&self) -> bool {
         self.full
     }
@@ -136,12 +137,13 @@ impl Stream {
         }
     }
 
-    /// Finishes the traces; returns counts, totals of the data trace, and totals of the fetch trace.
+    /// Finishes the traces. Returns the counts, the totals of the data trace, and the totals of the fetch trace.
     pub fn finish(
         mut self,
         wall: Duration,
     ) -> Result<(Counts, Totals, Option<Totals>), RecordError> {
-        // With an instruction count every access was seen; faults are not all accesses of a run.
+        // Only the plugin counts instructions, and it sees every access of the run; fault
+        // recordings do not.
         if let Some(instructions) = self.seen.instructions {
             let (accesses, nanoseconds) = (self.seen.accesses, wall.as_nanos() as u64);
             let run = Run { instructions, accesses, nanoseconds };
@@ -201,7 +203,7 @@ impl Stream {
 
     /// Applies a system call to a process's memory.
     fn call(&mut self, pid: u32, call: &Message<'_>) -> Result<Result<(), RecordError>, Full> {
-        // The process may have ended while another of its threads still sent frames.
+        // The process may have ended although one of its threads still sends frames.
         let Some(space) = self.living.get_mut(&pid) else { return Ok(Ok(())) };
         let (shared, out) = (&mut self.shared, &mut self.events);
         match *call {
@@ -379,7 +381,7 @@ impl Stream {
     }
 }
 
-/// The pages that a byte range overlaps: the first, and one past the last.
+/// Returns the pages that a byte range overlaps: the first page, and the page after the last.
 fn pages(span: Span) -> (u64, u64) {
     (span.begin >> PAGE, (span.begin + span.length).div_ceil(1 << PAGE))
 }
@@ -396,7 +398,7 @@ fn rights_of(protection: u64) -> Rights {
 fn kind_of(mapped: &Mapped, shared: &mut SharedState) -> (Kind, Rights) {
     let rights = rights_of(mapped.protection);
     let kind = match (mapped.shared, mapped.file) {
-        // A read-only shared file mapping uses the page cache, like a private one.
+        // A read-only shared file mapping uses the page cache, like a private mapping.
         (true, file) if file != 0 && rights == Rights::Read => Kind::File(file),
         (true, 0) => Kind::Shared(shared.anonymous_id(), 0),
         (true, file) => Kind::Shared(file, mapped.offset >> PAGE),

@@ -1,11 +1,11 @@
-//! Parser of frames; `plugin/wire.h` and `plugin/calls.h` write them. Total: any bytes are a frame or an error, because
-//! the recorded program could also send to the socket.
+//! Parser of frames, which `plugin/wire.h` and `plugin/calls.h` write. Any bytes give a frame or an error, because the
+//! recorded program could also send to the socket.
 
-/// Maximum frame size in bytes: a full buffer of records and a head.
+/// Maximum frame size in bytes: a header and a full buffer of records.
 pub const MAX_FRAME: usize = 64 << 10;
 /// "SPR1".
 const MAGIC: u32 = 0x3152_5053;
-/// Magic, kind, pid, tid, instructions.
+/// Number of bytes of the header: magic, kind, pid, tid, instructions.
 const HEAD: usize = 24;
 /// Upper bound of user addresses: 57 bits, the maximum of x86 page tables.
 const END: u64 = 1 << 57;
@@ -15,7 +15,8 @@ const END: u64 = 1 << 57;
 pub struct Frame<'a> {
     /// The process.
     pub pid: u32,
-    /// Instructions of the process since its last frame with a count; `None` if not counted.
+    /// Number of instructions of the process since its last frame with a count; `None` if the frame
+    /// has no count.
     pub instructions: Option<u64>,
     /// The payload.
     pub what: Message<'a>,
@@ -63,7 +64,7 @@ pub enum Message<'a> {
     Foreign(&'a [u8]),
     /// A new thread.
     Thread,
-    /// A new or already known mapping, and whether it is the heap (perf records only).
+    /// A mapping that may already be known, and whether it is the heap (perf records only).
     Declared(Mapped, bool),
     /// Number of lost records (perf records only).
     Lost(u64),
@@ -87,7 +88,7 @@ pub struct Mapped {
     pub protection: u64,
     /// Whether it is MAP_SHARED.
     pub shared: bool,
-    /// Identity of its file or segment; 0: none.
+    /// Identity of the mapped file or segment; 0: none.
     pub file: u64,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -104,12 +105,13 @@ pub struct Word {
     pub page: u64,
     /// Whether it is a write.
     pub writes: bool,
-    /// Number of accesses it represents, at least 1.
+    /// Number of accesses that the record represents, at least 1.
     pub count: u32,
 }
 
 impl<'a> Words<'a> {
-    /// Records as the plugin writes them: bit 0 write, 44 bits of page number, 19 bits of count.
+    /// Wraps records as the plugin writes them: bit 0 write, 44 bits of page number, 19 bits of
+    /// count.
     pub fn new(words: &'a [[u8; 8]]) -> Self {
         Self(words)
     }
@@ -177,7 +179,8 @@ fn fields(
             let (old, new) = (Span { begin: field(0)?, length: field(1)? }, field(2)?);
             let old = if old.length == 0 { old } else { self::span(old.begin, old.length)? };
             let new = self::span(new, field(3)?)?;
-            // MREMAP_DONTUNMAP is 4 (linux/mman.h); an old length of 0 duplicates a shared mapping (mremap(2)).
+            // MREMAP_DONTUNMAP is 4 (linux/mman.h); an old length of 0 duplicates a shared mapping and keeps the old
+            // one (mremap(2)).
             (Message::Remap { old, new, keeps_old: field(4)? & 4 != 0 }, 5)
         }
         7 => (Message::Break(field(0)?, field(1)?), 2),
@@ -198,7 +201,8 @@ fn fields(
     (count == length && fits).then_some(what)
 }
 
-/// A range of user addresses, truncated at the upper bound; the kernel has refused a longer one.
+/// Makes a range of user addresses, truncated at the upper bound. The kernel has refused calls with
+/// longer ranges.
 fn span(begin: u64, length: u64) -> Option<Span> {
     (begin < END).then(|| Span { begin, length: length.min(END - begin) })
 }

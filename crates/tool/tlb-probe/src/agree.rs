@@ -1,4 +1,4 @@
-//! Costs: a representative value of repeated estimates on different memory, with a confidence interval.
+//! Costs: representative values of repeated estimates, each on different memory, with confidence intervals.
 
 use serde::{Deserialize, Serialize};
 use workload::rng::SplitMix64;
@@ -16,7 +16,7 @@ pub struct Cost {
     /// The 95 % confidence interval of `cycles`, lower and upper end.
     #[serde(default, deserialize_with = "units::cycles_more_or_less")]
     pub interval: Option<(f64, f64)>,
-    /// Whether the interval is within [`TOLERANCE`] on either side.
+    /// Whether both ends of the interval are within [`TOLERANCE`] of `cycles`.
     pub agreed: bool,
     /// All estimates, in order.
     #[serde(deserialize_with = "units::cycles_more_or_less")]
@@ -25,12 +25,11 @@ pub struct Cost {
 
 /// Maximum half width of a cost's confidence interval, as a share of the cost.
 pub const TOLERANCE: f64 = 0.10;
-/// Differences below this many cycles count as none: a third of a tick of most counters.
+/// Smaller differences in cycles count as no difference: about a third of a tick of most counters.
 const MIN_DIFFERENCE: f64 = 0.3;
-/// Number of bootstrap resamples.
 const RESAMPLES: usize = 400;
 
-/// The representative value of `count` estimates, each on different memory.
+/// Makes `count` estimates, each on different memory, and returns their representative value.
 pub(crate) fn estimate_cost(
     count: usize,
     mut estimate: impl FnMut() -> Result<f64, ProbeError>,
@@ -54,7 +53,8 @@ impl Cost {
         is_inside.then_some(()).ok_or("cycles are not inside interval".to_string())
     }
 
-    /// Uses the percentiles 2.5 and 97.5 of `resamples` as the interval (Efron's bootstrap).
+    /// Makes a cost whose interval is the percentiles 2.5 and 97.5 of `resamples` (Efron's
+    /// bootstrap).
     pub(crate) fn new(cycles: f64, mut resamples: Vec<f64>, estimates: Vec<f64>) -> Self {
         resamples.sort_by(f64::total_cmp);
         let tail = resamples.len() / 40;
@@ -65,9 +65,9 @@ impl Cost {
     }
 }
 
-/// The median of the shortest half of the sorted estimates (as Rousseeuw's least median of squares): disturbances only
-/// enlarge estimates, often a third of them (walks of 49 to 55 cycles, and of 66 to 102 among them), which shifts the
-/// median of all.
+/// The median of the shortest half of the sorted estimates (as in Rousseeuw's least median of squares). Disturbances
+/// only enlarge estimates, often a third of them, which would shift the median of all. (For example, most walks took 49
+/// to 55 cycles, and some 66 to 102.)
 fn center(estimates: &[f64]) -> f64 {
     let mut sorted = estimates.to_vec();
     sorted.sort_by(f64::total_cmp);

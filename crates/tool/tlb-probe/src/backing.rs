@@ -1,9 +1,9 @@
-//! Host backing: whether a guest's superpage is one TLB entry, or is fractured into many because the host backs it with
-//! base pages.
+//! Host backing: whether a guest's superpage takes one TLB entry, or is fractured into many entries because the host
+//! backs it with base pages.
 //!
 //! The test chases more cache lines than the first level has entries, one in each base page of one superpage. If the
-//! superpage is one entry, they cost as much as adjacent lines; if it is fractured, as much as lines in separate base
-//! pages.
+//! superpage takes one entry, these lines cost as much as adjacent lines. If it is fractured, they cost as much as
+//! lines in separate base pages.
 
 use serde::{Deserialize, Serialize};
 use units::PageSize;
@@ -20,7 +20,8 @@ pub enum Verdict {
     Reaches,
     /// Most superpages are fractured, and none is whole.
     Fractured,
-    /// Some superpages are fractured, others whole: it depends on which the program gets.
+    /// Some superpages are fractured and others are whole, so the cost depends on which ones a
+    /// program gets.
     Mixed,
     /// The result is unclear, or the first level cannot be overflowed.
     CannotTell,
@@ -43,16 +44,16 @@ pub struct Backing {
     /// Number of whole superpages.
     #[serde(deserialize_with = "units::count")]
     pub whole: u64,
-    /// Number of lines chased in each.
+    /// Number of lines chased in each superpage.
     #[serde(deserialize_with = "units::count")]
     pub lines: u64,
-    /// Cycles per access, one line in each base page of a superpage: the median over all superpages.
+    /// Cycles per access with one line in each base page of a superpage: the median over all superpages.
     #[serde(deserialize_with = "units::cycles")]
     pub within: f64,
-    /// Cycles per access of the same number of adjacent lines in one superpage.
+    /// Cycles per access with the same number of adjacent lines in one superpage.
     #[serde(deserialize_with = "units::cycles")]
     pub together: f64,
-    /// Cycles per access of the same number of lines in separate base pages.
+    /// Cycles per access with the same number of lines in separate base pages.
     #[serde(deserialize_with = "units::cycles")]
     pub apart: f64,
 }
@@ -86,7 +87,8 @@ pub(crate) fn look(
         let packed = bench.least(&shape.together(page, lines))?;
         within.push(spread);
         together.push(packed);
-        // Classify by the nearer of the two known costs; the middle third is undecided.
+        // Classify by the nearer of the two known costs. The middle third between them is
+        // undecided.
         let share = (spread - packed) / (apart - packed);
         if share < 1.0 / 3.0 {
             whole += 1;
@@ -95,7 +97,8 @@ pub(crate) fn look(
         }
     }
     let (within, together) = (median(&within), median(&together));
-    // If the lines do not overflow the first level, or a miss costs nothing, both cases look alike.
+    // Both cases look alike if the lines do not overflow the first level or if a miss costs
+    // nothing.
     let tells = lines > entries && apart - together > 1.0;
     let verdict = if tells { verdict(whole, fractured, pages) } else { Verdict::CannotTell };
     let looked_at = pages;

@@ -1,5 +1,5 @@
-//! `Bench`: pages of one size on a probe, and the number of repetitions. The estimators access the probe only through
-//! it.
+//! `Bench`: a probe with pages of one size and the number of repetitions. Estimators access the probe only through a
+//! `Bench`.
 
 use std::time::Instant;
 
@@ -16,16 +16,17 @@ use crate::statistics::{above, low_mean, median};
 pub struct Effort {
     /// Ratio of successive footprints of a curve.
     pub step: f64,
-    /// Readings per minimum, for a single footprint.
+    /// Number of readings of a single footprint, of which the minimum counts.
     pub readings: usize,
-    /// Minimum and maximum rounds over a curve: more while its shape is uncertain.
+    /// Minimum and maximum number of rounds over a curve. Rounds are added while the curve's shape
+    /// is uncertain.
     pub rounds: (usize, usize),
-    /// Rounds over the footprints around the end of a level.
+    /// Number of rounds over the footprints around the end of a level.
     pub turns: usize,
-    /// Readings on either side of a rank test. At least seven: with six no outcome is rarer than 1 in 924, and the test
-    /// requires 1 in 1000; nine tolerate one disturbed reading.
+    /// Number of readings on either side of a rank test. The test requires an outcome rarer than 1 in 1000, so at least
+    /// seven: with six no outcome is rarer than 1 in 924. Nine tolerate one disturbed reading.
     pub samples: usize,
-    /// Estimates of a cost.
+    /// Number of estimates of a cost.
     pub attempts: usize,
     /// Maximum number of pages of a curve.
     pub most_pages: u64,
@@ -42,7 +43,7 @@ impl Effort {
         attempts: 7,
         most_pages: 1 << 14,
     };
-    /// Faster, with fewer rounds.
+    /// Fewer rounds, to be faster.
     pub const QUICK: Self = Self {
         step: 1.15,
         readings: 2,
@@ -64,9 +65,9 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Cycles that chases over many pages may cost more than over few even without a miss. Branch predictors store far
-    /// targets differently from near ones: between 70 and 200 pages jumps become 1.3 cycles slower on an Intel core of
-    /// 2023.
+    /// Number of cycles by which a chase over many pages may be slower than over few pages even without a miss. Branch
+    /// predictors store far targets differently from near ones: on an Intel core of 2023, jumps become 1.3 cycles
+    /// slower between 70 and 200 pages.
     pub fn slack(self) -> f64 {
         match self {
             Self::Loads => 0.0,
@@ -75,7 +76,8 @@ impl Side {
     }
 
     /// Minimum height of a step, in cycles. The smallest published cost of a second-level hit is 5 (Arm); data caches
-    /// cause steps of 1.0 (one run in twenty split the second level in two and did not find the end of the first part).
+    /// cause steps of 1.0. (With a lower limit, one run in twenty split the second level in two and did not find the
+    /// end of the first part.).
     pub fn least_step(self) -> f64 {
         1.5 + self.slack()
     }
@@ -84,16 +86,16 @@ impl Side {
 /// Pages of one size.
 pub(crate) struct Bench<'a> {
     probe: &'a mut dyn Probe,
-    /// Their size and number.
+    /// Size and number of the pages.
     pub offer: Offer,
-    /// Their shape in lines and base pages.
+    /// Shape of the pages in lines and base pages.
     pub shape: Shape,
     /// Number of repetitions.
     pub effort: Effort,
-    /// The accesses of its chases.
+    /// The kind of accesses that the chases make.
     pub side: Side,
-    /// Entries of the first level and cost of missing it, once known: the packed chase is corrected by this cost if it
-    /// needs more pages than the first level has entries.
+    /// Number of entries of the first level and cost of missing it, once known. If the packed chase needs more pages
+    /// than the first level has entries, the packed chase is corrected by this cost.
     pub first: Option<(u64, f64)>,
     seed: u64,
     until: Option<Instant>,
@@ -102,7 +104,7 @@ pub(crate) struct Bench<'a> {
 /// Maximum number of rounds, as a multiple of the minimum.
 const MAX_ROUND_FACTOR: usize = 3;
 
-/// Whether the lowest three readings (or all, if fewer) agree within a hundredth.
+/// Whether the lowest three readings (or all, if there are fewer) agree within a hundredth.
 fn readings_agree(readings: &[f64]) -> bool {
     let mut sorted = readings.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -154,8 +156,8 @@ impl<'a> Bench<'a> {
         Ok(Reading { spread, packed: packed - self.control(pages) })
     }
 
-    /// Translation cost per access of a packed chase over `lines` lines: a random access finds its page in the first
-    /// level with probability entries / pages.
+    /// Translation cost in cycles per access of a packed chase over `lines` lines. A random access finds its page in
+    /// the first level with probability entries / pages.
     pub fn control(&self, lines: u64) -> f64 {
         let pages = lines.div_ceil(self.shape.page_lines());
         match self.first {
@@ -166,8 +168,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Reads each of these footprints once, in a random order, so that a temporary disturbance does not affect only
-    /// neighbours.
+    /// Reads each of these footprints once, in a random order, so that a temporary disturbance does not hit only
+    /// adjacent footprints.
     pub fn round(&mut self, pages: &[u64]) -> Result<Vec<Reading>, ProbeError> {
         let mut order: Vec<usize> = (0..pages.len()).collect();
         let mut rng = SplitMix64::new(self.seed);
@@ -179,8 +181,8 @@ impl<'a> Bench<'a> {
         Ok(readings)
     }
 
-    /// Translation cost at each of these footprints: low values over several rounds, with more rounds for footprints
-    /// whose lowest readings disagree.
+    /// Translation cost in cycles at each of these footprints: the low values of several rounds. Footprints whose
+    /// lowest readings disagree get more rounds.
     pub fn translation_costs(&mut self, pages: &[u64]) -> Result<Vec<f64>, ProbeError> {
         let mut all = vec![(Vec::new(), Vec::new()); pages.len()];
         for turn in 0..MAX_ROUND_FACTOR * self.effort.turns {
@@ -197,7 +199,8 @@ impl<'a> Bench<'a> {
         Ok(all.iter().map(|(spread, packed)| low_mean(spread) - low_mean(packed)).collect())
     }
 
-    /// Cycles per access by which `these` places are slower than `those`: low values of alternating readings.
+    /// Number of cycles per access by which `these` places are slower than `those`, from the low values of alternating
+    /// readings.
     pub fn difference(&mut self, these: &[Place], those: &[Place]) -> Result<f64, ProbeError> {
         let (mut one, mut other) = (Vec::new(), Vec::new());
         for _ in 0..self.effort.turns {
@@ -207,7 +210,7 @@ impl<'a> Bench<'a> {
         Ok(low_mean(&one) - low_mean(&other))
     }
 
-    /// Majority of up to three tests.
+    /// Makes up to three tests and returns the majority's result.
     pub fn majority(
         &mut self,
         mut test: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
@@ -221,7 +224,7 @@ impl<'a> Bench<'a> {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// The minimum of several readings of these places.
+    /// Minimum cycles per access of several readings of these places.
     pub fn least(&mut self, places: &[Place]) -> Result<f64, ProbeError> {
         let mut least = self.chase(places)?;
         for _ in 1..self.effort.readings {
@@ -230,7 +233,8 @@ impl<'a> Bench<'a> {
         Ok(least)
     }
 
-    /// Whether `one` is slower than `other`: by a rank test of alternating samples, and by at least `least` cycles.
+    /// Whether `one` is slower than `other`: according to a rank test of alternating samples, and by at least `least`
+    /// cycles.
     pub fn slower(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<f64, ProbeError>,
@@ -246,7 +250,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Combines rounds into one curve: for each footprint the low value of its readings.
+/// Combines rounds into one curve, with the low value of the readings at each footprint.
 pub(crate) fn combined<'a>(
     pages: &[u64],
     rounds: impl IntoIterator<Item = &'a Vec<Reading>>,

@@ -1,4 +1,4 @@
-//! The whole calibration, one page size after the other. Base pages come first: their costs are needed to interpret
+//! The whole calibration, one page size after the other. Base pages come first, because their costs help to interpret
 //! other sizes.
 
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ pub struct Options {
     pub pages: Vec<PageSize>,
     /// The seed of all random orders.
     pub seed: u64,
-    /// After this time, optional repetitions are skipped.
+    /// Time after which optional repetitions are skipped; `None`: unlimited.
     pub limit: Option<Duration>,
     /// The CPU's self-description, for the document and for comparison.
     pub processor: Processor,
 }
 
-/// Calibrates the machine behind `probe`, and instruction fetches behind `code`; `progress` receives the name of each
+/// Calibrates the machine behind `probe`, and instruction fetches behind `code`; calls `progress` with the name of each
 /// step.
 ///
 /// # Errors
@@ -70,7 +70,8 @@ pub fn calibrate(
         let outcome = one_size(&mut bench, base_costs, progress);
         let (report, stairs) = match outcome {
             Ok(found) => found,
-            // Other page sizes may fail to be allocated; completed measurements stay valid.
+            // Pages of other sizes may be impossible to allocate. Completed measurements stay
+            // valid.
             Err(error @ ProbeError::NotGot { .. }) if page != base_page => {
                 notes.push(error.to_string());
                 continue;
@@ -160,13 +161,13 @@ pub(crate) fn curve(stairs: &Staircase) -> Vec<CurvePoint> {
 }
 
 /// Footprint for measuring misses, as a multiple of the last level's entries. At twice the entries, an LRU level never
-/// hits, and one with random replacement hits in 20 % of accesses; with more, the data no longer fit a second-level
-/// data cache of 256 KiB.
+/// hits, and a level with random replacement hits in 20 % of accesses. With a larger footprint the data would exceed a
+/// second-level data cache of 256 KiB.
 const MISS_FOOTPRINT_FACTOR: u64 = 2;
 
-/// Number of pages beyond which no access hits in the last level. For a level without a sharp end, only at the end of
-/// its range do half of the accesses miss; that end is a footprint of the curve, which varies between runs. So it is
-/// rounded to the next power of two from five sixths (over 3,662 pages a miss cost 20.2 cycles, over 3,990 pages 21.6).
+/// Number of pages that the last level can hold. If the level has no sharp end, half of the accesses miss only at the
+/// end of its range. This end is one of the curve's footprints, which vary between runs, so five sixths of it are
+/// rounded up to a power of two. (Over 3,662 pages a miss cost 20.2 cycles, over 3,990 pages 21.6.)
 fn capacity(end: &End) -> u64 {
     match end.sharp {
         true => end.entries,
@@ -174,9 +175,9 @@ fn capacity(end: &End) -> u64 {
     }
 }
 
-/// Cost of missing all levels: measured at a footprint well beyond the last level, against the same number of lines in
-/// half as many pages as the last level holds. The lines of that many pages fall into data-cache sets as randomly as
-/// those of the footprint; the lines of a few pages do not.
+/// Cost of missing all levels. Compares a footprint well beyond the last level with the same number of lines in half as
+/// many pages as the last level holds. Lines of that many pages fall into data-cache sets as randomly as those of the
+/// footprint; lines of a few pages do not.
 fn miss(
     bench: &mut Bench,
     stairs: &Staircase,
@@ -224,7 +225,8 @@ fn ways_of(
 }
 
 /// Whether the number of sets is a power of two, as set-index bits require. If not, the ways or entries found are an
-/// artefact of a hash (Zen 4's second level) or of other TLB contents (47 and 66 of 72 in its first).
+/// artefact of a hash (Zen 4's second level) or of other TLB contents (in Zen 4's first level, 47 and 66 of 72 entries
+/// were found).
 fn make_sets(entries: u64, ways: u64) -> bool {
     entries.is_multiple_of(ways) && (entries / ways).is_power_of_two()
 }

@@ -1,5 +1,5 @@
-//! `Calibration`: all results, as printed and saved (`superpage.tlb/1`). Cycles are core cycles, sizes are bytes,
-//! unknown is null.
+//! `Calibration`: all results, as printed and saved (`superpage.tlb/1`). Cycles are core cycles, sizes are in bytes,
+//! and null means unknown.
 
 use host::TlbArray;
 use serde::{Deserialize, Serialize};
@@ -33,18 +33,18 @@ pub struct Calibration {
     pub load_cycles: f64,
     /// Results by page size, ascending.
     pub sizes: Vec<SizeReport>,
-    /// Instruction fetches by page size: pages of code that the first level holds, and the cycles of jumps between
-    /// them. Empty if not measured.
+    /// Instruction fetches by page size: the number of code pages that the first level holds, and the cycles of jumps
+    /// between pages. Empty if not measured.
     #[serde(default)]
     pub instructions: Vec<SizeReport>,
-    /// Cost of further page-table levels in walks for base pages.
+    /// Costs of further page-table levels in walks for base pages.
     pub walk_steps: Vec<Step>,
-    /// Whether superpages reach the TLB.
+    /// Whether superpages take single TLB entries.
     pub backing: Option<Backing>,
     /// Accesses to memory far larger than the caches; missing if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<Accesses>,
-    /// Doubtful results: those that repeated readings or the CPU's self-description contradict.
+    /// Warnings about results that repeated readings or the CPU's self-description contradict.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Failed measurements, with reasons.
@@ -66,7 +66,7 @@ pub struct Processor {
     pub number: Option<u32>,
     /// Whether this is a virtual machine, if known.
     pub guest: Option<bool>,
-    /// TLB arrays from CPUID; empty if it has none.
+    /// TLB arrays from CPUID; empty if CPUID describes none.
     pub arrays: Vec<TlbArray>,
 }
 
@@ -114,7 +114,7 @@ pub struct Accesses {
     /// Size of that memory in bytes.
     #[serde(deserialize_with = "units::bytes")]
     pub bytes: u64,
-    /// Loads whose address depends on the previous load.
+    /// Loads whose addresses depend on the preceding load.
     pub dependent: OnPages,
     /// Independent updates, as in GUPS.
     pub independent: OnPages,
@@ -140,12 +140,12 @@ pub struct SizeReport {
     pub means: String,
     /// TLB levels, first to last.
     pub levels: Vec<LevelReport>,
-    /// Cycles of a miss in all levels beyond a first-level hit, with page tables in the data caches.
+    /// Cycles by which a miss in all levels is slower than a first-level hit, with page tables in the data caches.
     pub miss: Option<Cost>,
     /// Number of pages at which `miss` was measured.
     #[serde(deserialize_with = "units::count")]
     pub miss_pages: Option<u64>,
-    /// Share of resamples of the curve's rounds that have the same levels; null or missing: unknown.
+    /// Share of resamples of the curve's rounds in which the same levels are found; null or missing: unknown.
     #[serde(default, deserialize_with = "units::share")]
     pub confidence: Option<f64>,
     /// The curve of latency against footprint.
@@ -159,18 +159,19 @@ pub struct LevelReport {
     /// Maximum number of adjacent pages whose translations the level holds; null if the curve ends first.
     #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
-    /// Confidence range of `entries`: for a sharp end from noise; otherwise from the first misses to where half of all
-    /// accesses miss.
+    /// Confidence range of `entries`. For a sharp end it reflects noise; otherwise it reaches from the first misses to
+    /// where half of all accesses miss.
     #[serde(default, deserialize_with = "units::count")]
     pub range: Option<(u64, u64)>,
-    /// Whether the level misses abruptly when it is full. If not, a hash selects the sets, and `entries` is where
-    /// misses reach a tenth of their final cost.
+    /// Whether the level misses abruptly when it is full. If false, a hash selects the sets, and `entries` is the
+    /// footprint at which misses reach a tenth of their final cost.
     #[serde(default = "yes")]
     pub sharp: bool,
-    /// Associativity; equal to `entries`: fully associative; null: not found.
+    /// Associativity: the number of ways. Equal to `entries` if fully associative; null if not
+    /// found.
     #[serde(deserialize_with = "units::count")]
     pub ways: Option<u64>,
-    /// Cycles of a hit beyond a first-level hit; null for the first level.
+    /// Cycles by which a hit is slower than a first-level hit; null for the first level.
     pub hit: Option<Cost>,
 }
 

@@ -1,5 +1,4 @@
-//! Doubts: results that resamples of their own readings or the CPU's self-description contradict. A wrong result
-//! without a warning is worse than no result.
+//! Doubts: results that resamples of their own readings or the CPU's self-description contradict.
 
 use host::TlbKind;
 use units::PageSize;
@@ -9,16 +8,18 @@ use crate::document::{Calibration, LevelReport, SizeReport};
 
 /// The levels of a size are in doubt below this share of agreeing resamples.
 pub(crate) const DOUBTFUL: f64 = 0.8;
-/// Tolerated relative difference between measured entries and those of CPUID.
+/// Tolerated relative difference between the measured number of entries and CPUID's.
 const CPUID_TOLERANCE: f64 = 0.02;
 
 impl Calibration {
-    /// CPUID's entries of this level for loads from pages of this size; `None` if CPUID has none.
+    /// Number of entries of this level, according to CPUID, for loads from pages of this size;
+    /// `None` if CPUID has none.
     pub fn said(&self, page: PageSize, level: u32) -> Option<u64> {
         self.said_of(TlbKind::Data, page, level)
     }
 
-    /// CPUID's first-level entries for code in pages of this size; `None` if CPUID has none.
+    /// Number of first-level entries, according to CPUID, for code in pages of this size; `None` if
+    /// CPUID has none.
     pub fn said_of_code(&self, page: PageSize) -> Option<u64> {
         self.said_of(TlbKind::Instruction, page, 1)
     }
@@ -29,14 +30,15 @@ impl Calibration {
                 && array.page_sizes.contains(&page)
                 && (array.kind == kind || array.kind == TlbKind::Unified)
         });
-        // Parallel arrays hold different pages of the size, so their entries add up.
+        // Parallel arrays hold different pages of this size, so add up their entries.
         Some(arrays.map(|array| u64::from(array.entries)).sum()).filter(|entries| *entries > 0)
     }
 
-    /// All warnings.
+    /// Returns all warnings.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
-        // The TLB holds smaller pages if superpages are fractured, so there is nothing to compare.
+        // If superpages are fractured, the TLB holds smaller pages, and there is nothing to
+        // compare.
         let compared = |size: &&SizeReport| whole || size.page == self.base_page;
         let unstable = self.sizes.iter().filter_map(unstable);
         let code = self.instructions.iter().filter(compared).filter_map(|size| {
@@ -54,7 +56,7 @@ impl Calibration {
             .collect()
     }
 
-    /// Contradictions to CPUID.
+    /// Returns warnings about results that contradict CPUID.
     fn contradicted(&self, size: &SizeReport) -> Vec<String> {
         let page = size.page;
         let levels = (1..=size.levels.len().max(2) as u32).filter_map(|number| {
@@ -69,7 +71,7 @@ impl Calibration {
         levels.collect()
     }
 
-    /// A warning if CPUID names another number of entries for a level.
+    /// Returns a warning if CPUID has another number of entries for a level.
     fn contradiction(
         &self,
         what: &str,
@@ -108,7 +110,7 @@ impl Calibration {
     }
 }
 
-/// A warning if resamples disagree about the levels.
+/// Returns a warning if resamples disagree about the levels.
 fn unstable(size: &SizeReport) -> Option<String> {
     let confidence = size.confidence.filter(|share| *share < DOUBTFUL)?;
     let share = (100.0 * confidence).floor();

@@ -1,5 +1,5 @@
-//! The end of a level: surveys of footprints around it, read in turn and refined. No single comparison decides, as in a
-//! bisection, which one burst of a neighbour would mislead for good. See docs/decisions/tlb.md#2 and #7.
+//! The end of a level: surveys of the footprints around it, read in turn and refined. No single comparison decides; a
+//! bisection could be misled by one burst of load from a neighbour. See docs/decisions/tlb.md#2 and #7.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,36 +13,39 @@ use crate::statistics::{ascending, median};
 pub struct End {
     /// Number of entries.
     pub entries: u64,
-    /// Confidence range of `entries`: for a sharp end from noise; for a gradual one (hashed sets) from the first misses
-    /// to where half of the accesses miss.
+    /// Confidence range of `entries`. For a sharp end it reflects noise; for a gradual end (hashed sets) it reaches
+    /// from the first misses to where half of the accesses miss.
     pub range: (u64, u64),
     /// Whether the level misses abruptly when it is full.
     pub sharp: bool,
 }
 
-/// An end is sharp if [`REACHED`] of a step follows the first miss within 1/STEEP of the level's entries: a level of
-/// four ways takes a fortieth, a fully associative one with random replacement a twentieth.
+/// An end is sharp if the cost reaches the share [`REACHED`] of the step within 1/STEEP of the level's entries after
+/// the first miss. A level of four ways needs a fortieth of its entries; a fully associative level with random
+/// replacement needs a twentieth.
 const STEEP: u64 = 16;
-/// A gradual end is where misses reach this share of the next step.
+/// A gradual end is the footprint at which misses reach this share of the next step.
 const REACHED: f64 = 0.1;
-/// A level misses where it costs more than at its reference by this share of the next step.
+/// A level misses at footprints whose cost exceeds the cost at its reference by this share of the
+/// next step.
 const MISSES: f64 = 0.02;
-/// Up to this share of the step, the cost of a level whose sets overflow one after the other grows linearly.
+/// If the sets of a level overflow one after the other, the cost grows linearly up to this share of the step.
 const RAMP: f64 = 0.3;
-/// Footprints per survey, and maximum number of surveys.
+/// Number of footprints per survey, and maximum number of surveys.
 const POINTS: u64 = 16;
 const SURVEYS: usize = 12;
-/// Number of repeated surveys where noise hides the end.
+/// Maximum number of repeated surveys if noise hides the end.
 const MAX_REPEATS: usize = 2;
 
-/// Pages, and cycles above the plateau.
+/// Pairs of a number of pages and the cycles above the plateau.
 type Survey = Vec<(u64, f64)>;
 
-/// The end of a level; `None`: beyond `limit`. `rise` is the height of the next step.
+/// Finds the end of a level; `None` if it is beyond `limit`. `rise` is the height of the next step.
 ///
-/// An LRU level with indexed sets hits in a cyclic chase until it is full, and then ever less: its end is the first
-/// miss. A level with hashed sets misses a little long before (Zen 5's second level: 0.1 to 0.3 of 36 cycles from half
-/// of its 4,096 entries on), at a point that is random: its end is where a tenth of the step is reached.
+/// In a cyclic chase an LRU level with indexed sets hits until it is full, and then less and less. Its end is the first
+/// miss. A level with hashed sets has a few misses long before it is full, starting at a random footprint (Zen 5's
+/// second level: 0.1 to 0.3 of 36 cycles from half of its 4,096 entries on). Its end is where the cost reaches a tenth
+/// of the step.
 pub(crate) fn end(
     bench: &mut Bench,
     plateau: &Plateau,
@@ -60,7 +63,8 @@ pub(crate) fn end(
     // Extend by one footprint of the curve on either side.
     let mut low = at(reached.saturating_sub(2)).max(plateau.first);
     let mut high = at(reached + 1).min(limit).max(low + 1);
-    // Then both contain the cost of many pages without a miss.
+    // For jumps, take a large reference, so that both footprints contain the cost of many pages
+    // without a miss.
     let reference = match bench.side {
         Side::Loads => plateau.reference,
         Side::Jumps => (at(reached) * 4 / 5).max(plateau.first),
@@ -71,7 +75,7 @@ pub(crate) fn end(
         let survey = survey(bench, reference, low, high, step)?;
         let width = high - low;
         match judge(&survey, rise, sharp) {
-            // The curve was misleading.
+            // The curve misled: search further below.
             Found::Before if low <= plateau.first.max(2) => return Ok(None),
             Found::Before => {
                 (low, high) =
@@ -79,7 +83,7 @@ pub(crate) fn end(
             }
             Found::Beyond if high >= limit => return Ok(None),
             Found::Beyond => (low, high) = (high - step, (high + width).min(limit)),
-            // Noise may look gradual once.
+            // Noise may look like a gradual end, so require two such surveys.
             Found::Gradual(entries) if sharp.is_none() && candidates.is_empty() => {
                 candidates.push(entries)
             }
@@ -99,7 +103,7 @@ pub(crate) fn end(
                 }
                 sharp = Some(true);
                 coarse = coarse.or(Some((entries, step.max(uncertainty))));
-                // Noise limits the resolution: repeat instead of refining.
+                // Noise limits the resolution, so repeat this survey instead of refining it.
                 if step > 1 && uncertainty >= 2 * step && candidates.len() < MAX_REPEATS {
                     candidates.push(entries);
                     continue;
@@ -121,7 +125,7 @@ pub(crate) fn end(
             break;
         }
     }
-    // A finer survey did not find it.
+    // The finer surveys did not find the end, so use the coarse result.
     Ok(coarse.map(|(entries, step)| {
         let range = (entries.saturating_sub(step), entries + step);
         End { entries, range, sharp: true }
@@ -179,31 +183,31 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
             return Found::Gradual(crossing_of(&survey, &smooth, rise, reached));
         }
     }
-    // The linear ramp, and its foot.
+    // Fit the linear ramp and find its foot.
     let ramp = smooth.iter().take_while(|excess| **excess < RAMP * rise).count();
     if ramp == 0 {
         return Found::Before;
     }
     let (foot, slope) = hinge(&survey[..ramp]);
-    // If all sets overflow at once there is no ramp: the next value is far above it.
+    // If all sets overflow at once there is no ramp, and the next value is far above the fit.
     let steep = |(next, excess): &(u64, f64)| 4.0 * slope * ((next - foot) as f64) < *excess;
     if survey.get(ramp).is_some_and(steep) {
         return Found::Sharp(pages(ramp - 1), 0);
     }
-    // The flat part may differ slightly from the reference's height.
+    // The height of the flat part may differ slightly from the reference.
     let flats: Vec<f64> =
         raw[..ramp].iter().zip(&survey).filter(|(_, at)| at.0 <= foot).map(|(e, _)| *e).collect();
     let height = if flats.len() >= 3 { median(&flats) } else { 0.0 };
     let left = residuals(&survey[..ramp], foot, slope);
     let sigma = noise(if flats.len() >= 4 { &flats } else { &left });
-    // The first page too many evicts another page, so at least two pages miss.
+    // The first excess page evicts another page, so at least two pages miss.
     let first = rise / foot as f64;
     if slope <= 0.0 || smooth[smooth.len() - 1] - height < first.max(4.0 * sigma) {
         return Found::Beyond;
     }
-    // If noise hides the first miss, use the whole ramp. A set with tree-PLRU replacement and one page too many may hit
-    // for some of them: in the best order a third of the cost of the next set (one run in twelve found 97 entries of
-    // 96).
+    // If noise hides the first miss, use the whole ramp. With tree-PLRU replacement, a set with one excess page still
+    // hits for some of its pages: in the best order it costs only a third of a set. (One run in twelve found 97 entries
+    // instead of 96.)
     let uncertainty = (2.5 * sigma / slope).ceil() as u64;
     let least = if sigma > 0.0 { slope / 4.0 } else { first.min(slope / 4.0) };
     match smooth.iter().position(|excess| *excess - height > least) {
@@ -215,7 +219,6 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
     }
 }
 
-/// Residuals of the ramp.
 fn residuals(points: &[(u64, f64)], foot: u64, slope: f64) -> Vec<f64> {
     let left = |(pages, excess): &(u64, f64)| excess - slope * pages.saturating_sub(foot) as f64;
     points.iter().map(left).collect()
@@ -239,7 +242,8 @@ fn crossing_of(survey: &Survey, smooth: &[f64], rise: f64, reached: usize) -> u6
     at.clamp(points[0].0 as f64, points[points.len() - 1].0 as f64) as u64
 }
 
-/// Replaces values far above the second least of all later values: a cost that falls again was a disturbance.
+/// Replaces values that are far above the second lowest of all later values: if a cost falls again, it was a
+/// disturbance.
 fn undisturbed(values: &[f64]) -> Vec<f64> {
     let (mut least, mut second) = (f64::INFINITY, f64::INFINITY);
     let far = 4.0 * noise(values);
@@ -254,13 +258,14 @@ fn undisturbed(values: &[f64]) -> Vec<f64> {
     kept
 }
 
-/// Noise: the median difference of neighbouring values.
+/// Noise: the median difference of adjacent values.
 fn noise(values: &[f64]) -> f64 {
     let apart: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     if apart.is_empty() { 0.0 } else { median(&apart) }
 }
 
-/// Fits max(0, s · (pages - foot)) by least squares: foot and slope; without a slope the last point.
+/// Fits max(0, s · (pages - foot)) by least squares, and returns foot and slope. If there is no slope, the foot is the
+/// last point.
 fn hinge(points: &[(u64, f64)]) -> (u64, f64) {
     let (first, last) = (points[0].0, points[points.len() - 1].0);
     let fit = |foot: u64| {
@@ -271,7 +276,7 @@ fn hinge(points: &[(u64, f64)]) -> (u64, f64) {
         let left: f64 = points.iter().map(|(p, excess)| (excess - slope * x(*p)).powi(2)).sum();
         (left, foot, slope)
     };
-    // Among equal fits, the largest foot.
+    // Among equal fits, take the largest foot.
     let best =
         (first..=last).rev().map(fit).min_by(|a, b| a.0.total_cmp(&b.0)).expect("one at least");
     (best.1, best.2)

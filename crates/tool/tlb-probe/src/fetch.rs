@@ -1,5 +1,5 @@
-//! The instruction TLB: how many pages of code the first level holds, by the cycles of jumps between them. See
-//! docs/decisions/tlb.md#3.
+//! The instruction TLB: how many pages of code the first level holds, measured by the cycles of jumps between pages.
+//! See docs/decisions/tlb.md#3.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use crate::doubts::DOUBTFUL;
 use crate::levels::staircase;
 use crate::probe::{Probe, ProbeError};
 
-/// Ratio of successive footprints, finer than for data; and the maximum number of pages: no known first level holds
-/// more than half of them.
+/// Ratio of successive footprints (finer than for data), and maximum number of pages. No known first level holds more
+/// than half of this maximum.
 const STEP: f64 = 1.07;
 const MAX_PAGES: u64 = 1 << 10;
 
-/// Measures every page size that `probe` offers. Failures are added to `notes`.
+/// Measures every page size that `probe` offers. Adds failures to `notes`.
 pub(crate) fn sizes(
     probe: &mut dyn Probe,
     options: &Options,
@@ -45,7 +45,7 @@ pub(crate) fn sizes(
     Ok(done)
 }
 
-/// The report, or a note if resamples of its readings disagree.
+/// Returns the report, or adds a note if resamples of its readings disagree.
 fn reject_doubtful(report: SizeReport, notes: &mut Vec<String>) -> Option<SizeReport> {
     let sure = report.confidence.is_none_or(|share| share >= DOUBTFUL);
     if !sure {
@@ -87,8 +87,8 @@ fn size(
     })
 }
 
-/// Cost of a jump that misses the first level and hits in the next: over twice its entries, against three quarters of
-/// them.
+/// Cost of a jump that misses the first level and hits in the next. Compares jumps over twice as many pages as the
+/// first level has entries with jumps over three quarters as many.
 fn second_level_cost(bench: &mut Bench, entries: u64) -> Result<Option<Cost>, ProbeError> {
     let (many, few) = (2 * entries, entries - entries / 4);
     if many > bench.offer.pages {

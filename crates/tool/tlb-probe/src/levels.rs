@@ -1,5 +1,5 @@
-//! Levels: divides a curve of latency against footprint into plateaus, and locates the end of each to the page. See
-//! docs/decisions/tlb.md#8.
+//! Levels: divides a curve of latency against footprint into plateaus, and locates the end of each plateau exactly to
+//! the page. See docs/decisions/tlb.md#8.
 
 use workload::rng::SplitMix64;
 
@@ -9,15 +9,16 @@ use crate::end::{End, end};
 use crate::probe::ProbeError;
 use crate::statistics::{self, Point, Segment};
 
-/// Minimum number of points of a plateau, except the first one and curves of very few pages.
+/// Minimum number of points of a plateau. The first plateau, and plateaus of very small curves, may
+/// have fewer.
 const PLATEAU_POINTS: usize = 3;
 /// A point of the curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
     pub pages: u64,
-    /// Cycles per access, one line in each page.
+    /// Cycles per access with one line in each page.
     pub spread: f64,
-    /// Cycles per access, the same number of lines in few pages.
+    /// Cycles per access with the same number of lines in few pages.
     pub packed: f64,
     /// Spread of the readings: median minus low value.
     pub deviation: f64,
@@ -39,10 +40,11 @@ impl Sample {
 pub(crate) struct Plateau {
     pub first: u64,
     pub last: u64,
-    /// Footprint at which its height is best read: before data caches overflow.
+    /// Footprint at which the height is read best: before data caches overflow.
     pub middle: u64,
     pub height: f64,
-    /// Middle of its last part, after data caches overflow: the reference for its end.
+    /// Footprint in the middle of the plateau's last part, after data caches overflow. The
+    /// reference for finding the end.
     pub reference: u64,
     /// Height of the packed chase: the reference for steps between plateaus.
     packed: f64,
@@ -54,9 +56,9 @@ pub(crate) struct Staircase {
     pub curve: Vec<Sample>,
     /// Ends of the TLB levels, first to last; `None` for the last level if it extends beyond the curve.
     pub ends: Vec<Option<End>>,
-    /// Cost of a hit in each level beyond a first-level hit.
+    /// For each level, cycles by which a hit is slower than a first-level hit.
     pub hits: Vec<Cost>,
-    /// Share of resamples of the curve's rounds with the same levels.
+    /// Share of resamples of the curve's rounds in which the same levels are found.
     pub confidence: f64,
 }
 
@@ -69,10 +71,10 @@ impl Staircase {
 
 /// Number of resamples of a curve's rounds.
 const RESAMPLES: usize = 40;
-/// Further rounds are made while a smaller share of resamples agrees.
+/// Rounds are added while a smaller share of resamples agrees.
 const CONFIDENT: f64 = 0.95;
 
-/// Footprints of a curve.
+/// Returns the footprints of a curve, as numbers of pages.
 fn grid(limit: u64, step: f64) -> Vec<u64> {
     let mut pages: Vec<u64> = (2..=16).collect();
     let mut at = 16.0f64;
@@ -85,8 +87,8 @@ fn grid(limit: u64, step: f64) -> Vec<u64> {
     pages
 }
 
-/// Measures the curve and finds its levels and their ends. Further rounds on other memory follow while resamples of the
-/// existing rounds have other levels.
+/// Measures the curve and finds its levels and their ends. Adds rounds on other memory while resamples of the rounds
+/// disagree about the levels.
 pub(crate) fn staircase(
     bench: &mut Bench,
     base_costs: Option<(f64, f64)>,
@@ -96,7 +98,7 @@ pub(crate) fn staircase(
     let (least, most) = bench.effort.rounds;
     let mut rounds: Vec<Vec<Reading>> = Vec::new();
     loop {
-        // Readings are stored uncorrected.
+        // Store readings without correction.
         bench.first = None;
         rounds.push(bench.round(&grid)?);
         if rounds.len() < least {
@@ -118,8 +120,8 @@ pub(crate) fn staircase(
     }
 }
 
-/// The plateaus of the curve, after the packed chase is corrected for first-level misses, which needs the first level's
-/// end.
+/// Corrects the packed chase for first-level misses, and returns the plateaus of the curve. The correction needs the
+/// end of the first level.
 fn first_level(
     bench: &mut Bench,
     curve: &mut [Sample],
@@ -156,8 +158,8 @@ fn ends(
     limit: u64,
 ) -> Result<Vec<Option<End>>, ProbeError> {
     let least = bench.side.least_step();
-    // Height beyond the last level: the curve at 1.5 times the footprint where it finally leaves the level, where page
-    // tables are still cached.
+    // Height beyond the last level: the curve at 1.5 times the footprint at which it finally leaves the level. There
+    // page tables are still cached.
     let beyond = |level: &Plateau| {
         let above = |sample: &&Sample| sample.excess() > level.height + least;
         let left = curve.iter().rev().take_while(above).last();
@@ -177,7 +179,7 @@ fn ends(
     Ok(ends)
 }
 
-/// Curves of rounds drawn with replacement (Efron's bootstrap).
+/// Makes curves from rounds drawn with replacement (Efron's bootstrap).
 fn resamples(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>]) -> Vec<Vec<Sample>> {
     let mut rng = SplitMix64::new(RESAMPLES as u64);
     let resample = |_| {
@@ -202,7 +204,8 @@ fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Pla
             let ends = found.last as f64 / level.last as f64;
             near(found.height, level.height) && (0.5..2.0).contains(&ends)
         };
-        // A resample may not have an additional level that the division of the whole curve missed.
+        // A resample also disagrees if it has one more level, which the division of the whole curve
+        // missed.
         let top = curve.last().map_or(0.0, Sample::excess);
         let more = bench.side == Side::Loads
             && found.get(known.len()).is_some_and(|next| {
@@ -214,8 +217,8 @@ fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Pla
     resamples(bench, grid, rounds).iter().filter(same).count() as f64 / RESAMPLES as f64
 }
 
-/// Cost of hits, from the heights of the plateaus. A curve's rounds are further apart in time than dedicated readings,
-/// so a temporary disturbance affects fewer of them.
+/// Costs of hits, from the heights of the plateaus. The rounds of a curve are spread over more time than dedicated
+/// readings, so a temporary disturbance affects fewer of them.
 fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> Vec<Cost> {
     let height = |curve: &[Sample], level: &Plateau| {
         let inside = curve.iter().filter(|s| (level.first..=level.last).contains(&s.pages));
@@ -238,7 +241,8 @@ fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau])
     (0..known.len()).map(cost).collect()
 }
 
-/// The plateaus of a curve; merges those that differ by less than `least` cycles, or only because of the data caches.
+/// Returns the plateaus of a curve. Merges plateaus that differ by less than `least` cycles, or that differ only
+/// because of the data caches.
 fn plateaus(curve: &[Sample], least: f64) -> Vec<Plateau> {
     let points: Vec<Point> = curve
         .iter()
@@ -252,9 +256,9 @@ fn plateaus(curve: &[Sample], least: f64) -> Vec<Plateau> {
             continue;
         };
         let step = plateau.height - before.height;
-        // Where the data move to the next cache level, spread and packed lines overlap cache misses with translation
-        // differently. That changes the excess by a fraction of the packed chase's step (on Zen 4: 1 of 10 cycles),
-        // whereas a TLB level does not change the packed chase.
+        // Where the data no longer fit a cache level, spread and packed lines overlap cache misses with translation
+        // differently. This changes the excess by a fraction of the packed chase's step (on Zen 4: 1 of 10 cycles). A
+        // TLB level does not change the packed chase.
         let data = (plateau.packed - before.packed).abs();
         if step < least.max(data / 4.0) {
             (before.last, before.reference) = (plateau.last, plateau.middle);
@@ -279,8 +283,8 @@ fn plateau(curve: &[Sample], segment: Segment, least: f64) -> Option<Plateau> {
     Some(Plateau { first, last, middle, height, reference: middle, packed })
 }
 
-/// The height of a sloping segment whose ends differ by less than half of a level's step: if readings are precise to a
-/// hundredth of a cycle, a plateau's own slope is visible (one run in ten took the second level for a slope).
+/// Height of a sloping segment whose ends differ by less than half of a level's step. If readings are precise to a
+/// hundredth of a cycle, even a plateau has a visible slope. (One run in ten took the second level for a slope.)
 fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     let height =
         |part: &[Sample]| statistics::median(&part.iter().map(Sample::excess).collect::<Vec<_>>());
@@ -289,7 +293,7 @@ fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     (apart.abs() < least / 2.0).then(|| height(inside))
 }
 
-/// The plateaus that are TLB levels: those before the first plateau with page walks.
+/// Returns the plateaus that are TLB levels: those before the first plateau with page walks.
 fn tlb_levels(
     bench: &mut Bench,
     plateaus: Vec<Plateau>,
@@ -305,14 +309,14 @@ fn tlb_levels(
     Ok(levels)
 }
 
-/// Minimum cycles by which distant page tables make a walk slower: more than random effects of data caches.
+/// Minimum number of cycles by which distant page tables make a walk slower. Random effects of data caches are smaller.
 const MIN_WALK: f64 = 0.5;
-/// Base pages mapped by one third-level page-table entry.
+/// Number of base pages below one third-level page-table entry.
 const THIRD: u64 = 1 << 18;
 
-/// Whether accesses at this footprint walk the page table. A TLB hit costs the same wherever the page tables lie; a
-/// walk costs more if each page has separate upper page-table entries. So the pages are moved apart, and keep the low
-/// bits of their numbers and thus their TLB sets.
+/// Whether accesses at this footprint walk the page table. A TLB hit costs the same wherever the page tables lie, but a
+/// walk costs more if each page has separate upper page-table entries. So this test moves the pages apart. They keep
+/// the low bits of their numbers, and thus their TLB sets.
 fn walks(
     bench: &mut Bench,
     plateau: &Plateau,

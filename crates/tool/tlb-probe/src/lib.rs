@@ -1,9 +1,9 @@
-//! Measures the cost of address translation on a machine: TLB levels, entries, ways, the cycles of a hit in each and of
-//! a walk, the sizes of the page-walk caches, and, in a virtual machine, whether the guest's superpages are single TLB
+//! Measures address translation on a machine: TLB levels with entries, ways and the cycles of a hit; the cycles of a
+//! walk; the sizes of the page-walk caches; and in a virtual machine, whether the guest's superpages take single TLB
 //! entries.
 //!
 //! A [`Probe`] is the only interface to the machine: [`Live`] is this machine; tests use simulated machines of known
-//! geometry. Prints nothing.
+//! geometry. This crate prints nothing.
 #![forbid(unsafe_code)]
 
 mod agree;

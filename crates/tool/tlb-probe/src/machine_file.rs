@@ -1,6 +1,6 @@
 //! Writes a machine file from measurements: text for `machines/this.toml`, with the source of each number. Values that
-//! cannot be measured here (the kernel's costs, data caches) come from the preset of the same cores, or from the most
-//! similar one by vendor and second level.
+//! the calibration does not measure (the kernel's costs, data caches) come from the preset of the same cores, or else
+//! from the preset with the same vendor and the most similar second level.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::document::{Calibration, LevelReport, SizeReport, cycles};
 pub const THIS: &str = "this";
 
 impl Calibration {
-    /// The machine in the format of `Machine::from_toml`.
+    /// Formats the machine for `Machine::from_toml`.
     pub fn to_machine(&self) -> String {
         let (name, text, nearest) = self.nearest();
         let mut out = String::new();
@@ -73,15 +73,15 @@ impl Calibration {
             line(format!("host-page = \"{}\"   # {source}", nested.host_page.name()));
             line(format!("levels = {}   # (assumed)", nested.levels));
         }
-        // The rest of the preset unchanged, with its comments on sources.
+        // Append the rest of the preset unchanged, with its comments on sources.
         line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
         let rest = &text[text.find("[[caches]]").unwrap_or(text.len())..];
         let independent = self.independent(&format!("{out}{rest}"));
         out + rest + &independent.unwrap_or_default()
     }
 
-    /// Cost of independent accesses on the machine described by `text`: the walk's part is a share of the walk cycles
-    /// that the model predicts there.
+    /// Formats the cost of independent accesses on the machine described by `text`. The walk's part is given as a share
+    /// of the walk cycles that the model predicts for that machine.
     fn independent(&self, text: &str) -> Option<String> {
         let far = self.accesses?;
         let machine = Machine::from_toml(text, THIS).ok()?;
@@ -110,8 +110,8 @@ impl Calibration {
         cycles(nanoseconds, self.clock.core_mhz)
     }
 
-    /// The preset of the same cores by family and model, if two calibrations confirm it; for an unknown CPU, the one
-    /// that matches vendor and second level.
+    /// Finds the preset of the same cores by family and model; for an unknown CPU, the preset that matches vendor and
+    /// second level best.
     fn nearest(&self) -> (&'static str, &'static str, Machine) {
         let vendor = self.processor.vendor.as_deref().unwrap_or("");
         let said = |array: &&host::TlbArray| {
@@ -138,7 +138,7 @@ impl Calibration {
         (name, text, machine)
     }
 
-    /// The host page size that was measured or is assumed.
+    /// Returns the measured or assumed host page size, with its source.
     fn nested(&self) -> Option<(Nested, &'static str)> {
         let nested = |host_page| Nested { host_page, levels: 4 };
         match self.backing.as_ref().map(|backing| backing.verdict) {
@@ -161,7 +161,8 @@ impl Calibration {
         }
     }
 
-    /// Measured level for pages of this size; `None` for larger pages if they are fractured.
+    /// Returns the measured level for pages of this size; `None` for superpages if they are
+    /// fractured.
     fn measured(&self, size: Size, index: usize) -> Option<&LevelReport> {
         let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
         if size != Size::Base && !whole {
@@ -172,7 +173,7 @@ impl Calibration {
         self.sizes.iter().find(of)?.levels.get(index)
     }
 
-    /// One TLB array; unmeasured properties are the preset's.
+    /// Formats one TLB array. Unmeasured properties are the preset's.
     fn array(&self, key: &str, tlb: &Tlb, index: usize) -> Vec<String> {
         let sizes: Vec<Size> =
             (0..SIZES).map(|s| Size::ALL[s]).filter(|s| tlb.holds[*s as usize]).collect();
@@ -194,7 +195,7 @@ impl Calibration {
                 (entries, ways, "(measured)".to_string())
             }
             Some((entries, _)) => {
-                // As many sets as in the preset, with the nearest number of ways.
+                // Keep the preset's number of sets, and take the nearest number of ways.
                 let sets = u64::from(tlb.array.sets());
                 let ways = ((entries as f64 / sets as f64).round() as u64).max(1);
                 (sets * ways, ways, format!("(measured) {entries}, in {sets} sets (assumed)"))

@@ -1,5 +1,5 @@
-//! The staircase as an SVG: cycles per access against footprint, one panel per page size, with its levels marked. Pure:
-//! equal documents give equal bytes.
+//! The calibration's curves as an SVG: cycles per access against footprint, one panel per page size, with the levels
+//! marked. Equal documents give equal bytes.
 
 use report::axis::{Axis, line, note_at, polyline};
 use report::frame::{self, text};
@@ -11,10 +11,10 @@ use crate::document::{Calibration, SizeReport};
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
 const MARGIN: f64 = 20.0;
-/// Space for the labels of the vertical axis.
+/// Width in pixels for the labels of the vertical axis, and height of a panel.
 const GUTTER: f64 = 44.0;
 const HEIGHT: f64 = 220.0;
-/// Space above a panel for its title and the levels' names, and below for the axis.
+/// Height in pixels above a panel for its title and the levels' names, and below for the axis.
 const ABOVE: f64 = 52.0;
 const BELOW: f64 = 44.0;
 
@@ -51,7 +51,7 @@ fn panel(size: &SizeReport, title: &str, y: f64) -> Vec<Element> {
     let highest = size.curve.iter().map(|point| point.spread.max(point.packed)).fold(1.0, f64::max);
     let cycles = Axis::amounts(highest);
     let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT).all(cycles.up(HEIGHT));
-    // Powers of four, on a logarithmic axis.
+    // Label powers of four on the logarithmic axis.
     for power in (0..=40).step_by(2) {
         let count = (1u64 << power) as f64;
         if count >= low && count <= last.pages as f64 {

@@ -1,5 +1,5 @@
 //! Places of a chase: sets of cache lines that differ in their translations but not in their data-cache use, or vice
-//! versa. Pure.
+//! versa.
 
 use units::PageSize;
 use workload::rng::GOLDEN;
@@ -26,55 +26,55 @@ impl Shape {
         self.lines * self.parts
     }
 
-    /// A line of page `page` for the chase's place number `index`. The line varies with the index to use all sets of
-    /// the data caches evenly, and so does the base page within a larger page: if a hypervisor backs a large page by
-    /// small ones, the TLB holds the small ones, and always choosing the first would put all of them into few sets.
+    /// Chooses a line of page `page` for place number `index` of a chase. The line varies with the index to use all
+    /// sets of the data caches evenly. So does the base page within a larger page: if a hypervisor backs a large page
+    /// with small pages, the TLB holds small pages, and always choosing the first small page would use only few sets.
     pub fn place(&self, page: u64, index: u64) -> Place {
         let line = index % self.lines;
         let part = (index + index / self.lines) % self.parts;
         Place { page, line: part * self.lines + line }
     }
 
-    /// One line in each of `count` adjacent pages.
+    /// Returns one line in each of `count` adjacent pages.
     pub fn spread(&self, count: u64) -> Vec<Place> {
         (0..count).map(|index| self.place(index, index)).collect()
     }
 
-    /// `count` adjacent lines in as few pages as possible.
+    /// Returns `count` adjacent lines in as few pages as possible.
     pub fn packed(&self, count: u64) -> Vec<Place> {
         let lines = self.page_lines();
         (0..count).map(|index| Place { page: index / lines, line: index % lines }).collect()
     }
 
-    /// `count` lines distributed over `pages` pages, at most as many per page as a base page has lines.
+    /// Returns `count` lines distributed over `pages` pages, with at most as many lines per page as a base page has.
     pub fn shared(&self, count: u64, pages: u64) -> Vec<Place> {
-        // Eleven is odd, so the lines of a page differ.
+        // The factor 11 is odd, so the lines of a page differ.
         let place = |index: u64| self.place(index % pages, index % pages + 11 * (index / pages));
         (0..count).map(place).collect()
     }
 
-    /// One line in each of `count` pages at distance `stride`.
+    /// Returns one line in each of `count` pages at distance `stride`.
     pub fn strided(&self, count: u64, stride: u64) -> Vec<Place> {
         (0..count).map(|index| self.place(index * stride, index)).collect()
     }
 
-    /// One line in each of `count` pages, distributed over `regions` regions of `size` pages each, a power of two. Each
-    /// page keeps the low bits of its number, and thus its set in most TLBs; only its page tables differ. The order of
-    /// regions is a Fibonacci hash (Knuth) of the index: if region bits equalled index bits, a TLB that indexes by an
-    /// exclusive or of both would put all pages into few sets.
+    /// Returns one line in each of `count` pages, distributed over `regions` regions of `size` pages (a power of two).
+    /// Each page keeps the low bits of its number, and thus its set in most TLBs; only its page tables differ. A
+    /// Fibonacci hash (Knuth) of the index selects the region. If the region bits equalled the index bits, a TLB that
+    /// indexes by the exclusive or of both would put all pages into few sets.
     pub fn scattered(&self, count: u64, regions: u64, size: u64) -> Vec<Place> {
         let shift = 64 - regions.max(2).ilog2();
         let region = |index: u64| index.wrapping_mul(GOLDEN) >> shift;
         (0..count).map(|index| self.place(index % size + region(index) * size, index)).collect()
     }
 
-    /// `count` lines of page `page`, one in each of its base pages.
+    /// Returns `count` lines of page `page`, one in each of its base pages.
     pub fn within(&self, page: u64, count: u64) -> Vec<Place> {
         let place = |part: u64| Place { page, line: part * self.lines + part % self.lines };
         (0..count.min(self.parts)).map(place).collect()
     }
 
-    /// `count` adjacent lines of one page.
+    /// Returns `count` adjacent lines of page `page`.
     pub fn together(&self, page: u64, count: u64) -> Vec<Place> {
         (0..count.min(self.page_lines())).map(|line| Place { page, line }).collect()
     }

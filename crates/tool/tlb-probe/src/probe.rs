@@ -5,7 +5,7 @@ use std::fmt;
 
 use units::PageSize;
 
-/// A cache line of a page: one stop of a chase. Pages are numbered from the start of an address range aligned to at
+/// A cache line of a page, which a chase visits. Pages are numbered from the start of an address range aligned to at
 /// least a gigabyte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -16,7 +16,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Offset from the start of the range in bytes, for lines of `line` bytes.
+    /// Number of bytes from the start of the range, for lines of `line` bytes.
     pub fn offset(&self, page: PageSize, line: u64) -> usize {
         (self.page * page.bytes() + self.line * line) as usize
     }
@@ -38,7 +38,7 @@ pub struct Offer {
 /// Page sizes that are not offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotOffered {
-    /// The sizes; empty: superpages of unknown size.
+    /// The sizes; empty for superpages of unknown size.
     pub sizes: Vec<PageSize>,
     /// Reason and remedy.
     pub why: String,
@@ -68,7 +68,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Relative change of the clock during the measurement, as a share of the core clock.
+    /// Relative change of the clock during the measurement, as a share of the core clock (0.01
+    /// means 1 %).
     pub fn drift(&self) -> f64 {
         (self.seen_mhz.1 - self.seen_mhz.0) / self.core_mhz
     }
@@ -96,16 +97,16 @@ pub enum ProbeError {
     System(#[from] sys::SysError),
 }
 
-/// A machine, as the calibrator sees it.
+/// The calibrator's interface to a machine.
 pub trait Probe {
-    /// The page sizes it offers, ascending; the base page is first.
+    /// Returns the page sizes that the machine offers, ascending, so the base page is first.
     fn offers(&self) -> Vec<Offer>;
 
     /// Size of a cache line in bytes.
     fn line(&self) -> u64;
 
-    /// Mean cycles per access of a pointer chase over `places`: each load reads the address of the next, in a random
-    /// cyclic order drawn from `seed`. Caches and TLBs are in the steady state of the chase.
+    /// Chases pointers over `places` in a random cyclic order from `seed`; each load reads the address of the next.
+    /// Returns the mean number of cycles per access, with caches and TLBs in the steady state of the chase.
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError>;
 
     /// Switches to other memory for pages of this size, because the cost of a walk depends on the location of frames
@@ -114,6 +115,6 @@ pub trait Probe {
         Ok(())
     }
 
-    /// The clocks as measured so far.
+    /// Returns the clocks measured so far.
     fn clock(&self) -> Clock;
 }

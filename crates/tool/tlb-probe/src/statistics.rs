@@ -1,10 +1,10 @@
-//! Statistics: a rank test, segmentation of a curve, medians. Pure.
+//! Statistics: a rank test, segmentation of a curve, medians.
 
-/// Significance level of the rank test. A bisection makes a dozen tests.
+/// Significance level of the rank test. It is low because a bisection makes a dozen tests.
 const ALPHA: f64 = 0.001;
 
 /// Whether `higher` comes from a distribution with greater values than `lower`: the one-sided test of Mann and Whitney
-/// (Annals of Mathematical Statistics 18, 1947) by its exact distribution; a tie counts half.
+/// (Annals of Mathematical Statistics 18, 1947) with its exact distribution; ties count half.
 pub fn above(higher: &[f64], lower: &[f64]) -> bool {
     let wins = |h: &f64| -> f64 {
         let win = |l: &f64| match h.partial_cmp(l) {
@@ -18,9 +18,11 @@ pub fn above(higher: &[f64], lower: &[f64]) -> bool {
     tail(higher.len(), lower.len(), u.floor() as usize) < ALPHA
 }
 
-/// Probability that U of `m` against `n` values is at least `u` if all come from one distribution.
+/// Probability that the statistic U of `m` and `n` values is at least `u` if all values come from
+/// one distribution.
 fn tail(m: usize, n: usize, u: usize) -> f64 {
-    // Number of orders of m and n values by U: the coefficients of the Gaussian binomial.
+    // `ways[u]` is the number of orders of m and n values with U = u: the coefficients of the
+    // Gaussian binomial.
     let most = m * n;
     let mut ways = vec![0.0f64; most + 1];
     ways[0] = 1.0;
@@ -48,8 +50,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Mean of the n/4 + 1 lowest values: of three, the lowest, of seven, the lowest two. Disturbances make readings
-/// slower, but the single lowest of many may come from a misread clock.
+/// Mean of the n/4 + 1 lowest values: the lowest of three values, the lowest two of seven. Disturbances make readings
+/// slower, so low values are best; but the single lowest of many may come from a misread clock.
 pub fn low_mean(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -57,8 +59,8 @@ pub fn low_mean(values: &[f64]) -> f64 {
     lower.iter().sum::<f64>() / lower.len() as f64
 }
 
-/// Isotonic regression: the nearest ascending values by least squares, by pooling adjacent violators (Ayer et al.,
-/// Annals of Mathematical Statistics 26, 1955).
+/// Isotonic regression: returns the ascending values nearest to `values` by least squares, computed by pooling adjacent
+/// violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
 pub fn ascending(values: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -101,10 +103,10 @@ impl Segment {
     }
 }
 
-/// The best segmentation of a curve into level and sloping segments: least sum of squared residuals, in standard
-/// errors, plus a penalty per parameter, found by dynamic programming (Jackson et al., IEEE Signal Processing Letters
-/// 12, 2005). The penalty is that of the Bayesian information criterion (Yao, Statistics & Probability Letters 6,
-/// 1988); a level segment has two parameters (height and end), a sloping one three.
+/// Divides a curve into level and sloping segments by dynamic programming (Jackson et al., IEEE Signal Processing
+/// Letters 12, 2005). Minimizes the sum of squared residuals, in standard errors, plus a penalty per parameter: that of
+/// the Bayesian information criterion (Yao, Statistics & Probability Letters 6, 1988). A level segment has two
+/// parameters (height and end), a sloping segment three.
 pub fn segments(points: &[Point]) -> Vec<Segment> {
     let n = points.len();
     let penalty = (n.max(2) as f64).ln();
@@ -160,13 +162,13 @@ impl Sums {
         self.yy += w * y * y;
     }
 
-    /// The best height, and its squared residuals.
+    /// Returns the best height, and the sum of its squared residuals.
     fn flat(&self) -> (f64, f64) {
         let height = self.y / self.w;
         (height, (self.yy - height * self.y).max(0.0))
     }
 
-    /// Squared residuals of the best line.
+    /// Sum of the squared residuals of the best line.
     fn sloping(&self) -> f64 {
         let (sxx, sxy) = (self.xx - self.x * self.x / self.w, self.xy - self.x * self.y / self.w);
         let syy = self.yy - self.y * self.y / self.w;
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_rank_test_has_its_published_bounds() {
-        // All greater, 5 against 5: 1 of 252; 8 against 8: 1 of 12870.
+        // All values greater: probability 1 in 252 for 5 against 5, 1 in 12870 for 8 against 8.
         assert!((tail(5, 5, 25) - 1.0 / 252.0).abs() < 1e-12);
         assert!((tail(8, 8, 64) - 1.0 / 12870.0).abs() < 1e-12);
         // Critical values of U for 8 and 8, one-sided 0.05 and 0.01 (Mann and Whitney): 15 and 9.

@@ -7,8 +7,8 @@ use crate::backing::Verdict;
 use crate::document::Calibration;
 
 impl Calibration {
-    /// Formats the lines. `TLB_MISS_COST` is the cost of an access that misses all levels beyond a first-level hit, in
-    /// core cycles, for base pages.
+    /// Formats the lines. `TLB_MISS_COST` is the number of core cycles by which an access to a base page that misses
+    /// all levels is slower than a first-level hit.
     pub fn to_variables(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, value: Option<f64>| {
@@ -46,7 +46,7 @@ impl Calibration {
         line("TLB_WARNINGS", Some(self.warnings.len() as f64));
         line("TLB_CORE_MHZ", Some(self.clock.core_mhz));
         line("TLB_COUNTER_MHZ", self.clock.counter_mhz);
-        // Two decimals: rounding some nanoseconds to an integer would lose up to a third.
+        // Print two decimals: rounding a few nanoseconds to an integer could lose up to a third.
         for (name, cycles) in [("TLB_MISS_COST_NS", miss), ("TLB_L2_HIT_COST_NS", hit)] {
             if let Some(ns) = cycles.map(|it| it * 1e9 / hertz).filter(|ns| ns.is_finite()) {
                 let _ = writeln!(out, "{name}={ns:.2}");

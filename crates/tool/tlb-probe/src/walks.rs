@@ -1,8 +1,9 @@
 //! Page walks: the cost of each further page-table entry, and the capacity of the page-walk caches.
 //!
-//! A fixed set of pages, enough to miss every TLB level, in groups of eight whose leaf entries share a cache line, is
-//! distributed over more and more regions. Up to the capacity of the walk cache nothing changes; beyond it, a random
-//! access finds its region's entry with probability capacity / regions, and otherwise reads one more entry.
+//! The measurement distributes a fixed set of pages over more and more regions. The pages are enough to miss every TLB
+//! level, and form groups of eight whose leaf entries share a cache line. Up to the capacity of the walk cache the cost
+//! is constant. Beyond it, a random access finds its region's entry in the walk cache with probability capacity /
+//! regions, and otherwise reads one more entry.
 
 use std::ops::RangeInclusive;
 
@@ -14,32 +15,35 @@ use crate::probe::{Place, ProbeError};
 /// Cost of one more page-table level, and the capacity of the walk cache that avoids it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Page-table entries that a walk reads with this step: 2 for the entry above the leaf table.
+    /// Number of page-table entries that a walk reads with this step; 2 if the step is the entry
+    /// above the leaf table.
     pub reads: u32,
     /// Capacity of the walk cache for these entries; `None`: no bend found.
     #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
-    /// Cycles of the step on a walk-cache miss; `None`: no bend found.
+    /// Number of cycles that a miss in this walk cache costs; `None`: no bend found.
     #[serde(deserialize_with = "units::cycles")]
     pub cycles: Option<f64>,
-    /// Numbers of regions, and cycles per access.
+    /// Pairs of a number of regions and the cycles per access.
     #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub curve: Vec<(u64, f64)>,
 }
 
 /// Number of pages whose leaf entries share a cache line.
 const GROUP: u64 = 8;
-/// log2 of the entries of a page table.
+/// log2 of the number of entries of a page table.
 const TABLE: u32 = 9;
 
-/// The steps above the leaf table, lowest first. `entries` is the capacity of the last TLB level.
+/// Measures the steps above the leaf table, lowest first. `entries` is the number of entries of the
+/// last TLB level.
 pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeError> {
-    // A multiple of eight groups.
+    // Round down to a multiple of eight groups.
     let groups = (3 * entries).min(bench.offer.pages) / GROUP / GROUP * GROUP;
     let mut steps = Vec::new();
     for reads in 2..=4u32 {
         let region = 1u64 << (TABLE * (reads - 1));
-        // At the lowest step a region has at most 64 groups; at the others at most 512, assigned in eights.
+        // At the lowest step a region has at most 64 groups. At other steps it has at most 512, assigned eight at a
+        // time.
         let (parts, dealt) = if reads == 2 { (64, groups) } else { (64, groups / GROUP) };
         let least = dealt.div_ceil(parts).max(1);
         let most = dealt.min(bench.offer.span / region).min(512);
@@ -47,7 +51,7 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
             break;
         }
         let (first, second) = curves(bench, groups, reads, least..=most)?;
-        // Reported only if found twice.
+        // Report a bend only if it was found twice.
         let (entries, cycles) = match (bend(&first), bend(&second)) {
             (Some((a, up)), Some((b, _))) if 4 * a.abs_diff(b) <= a.max(b) => (Some(a), Some(up)),
             _ => (None, None),
@@ -58,11 +62,11 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
     Ok(steps)
 }
 
-/// Numbers of regions, and cycles per access.
+/// Pairs of a number of regions and the cycles per access.
 type Curve = Vec<(u64, f64)>;
 
-/// Cycles per access against regions, measured twice in alternation, because populating pages takes longer than chasing
-/// them.
+/// Cycles per access against regions, in two curves measured alternately, because populating pages takes longer than
+/// chasing them.
 fn curves(
     bench: &mut Bench,
     groups: u64,
@@ -80,9 +84,9 @@ fn curves(
     Ok((first, second))
 }
 
-/// Distributes the groups over `regions` regions of the level that a walk of `reads` entries reaches. Below that level
-/// every group has its own tables, and above the lowest step eight groups at a time are adjacent, so that their entries
-/// share a cache line: the cost of the lower entries stays constant.
+/// Distributes the groups over `regions` regions of the level that a walk of `reads` entries reaches. Below this level
+/// every group has its own tables. Except at the lowest step, eight groups at a time are adjacent, so that their
+/// entries share a cache line and the cost of the lower entries stays constant.
 pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Vec<Place> {
     let shape = bench.shape;
     let region = 1u64 << (TABLE * (reads - 1));
@@ -95,7 +99,7 @@ pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Ve
                 (eight % regions, eight / regions * GROUP + within)
             }
         };
-        // The position of a group in its leaf table rotates, to use TLB sets evenly.
+        // Rotate the position of a group in its leaf table, to use TLB sets evenly.
         let leaf = match reads {
             2 => (part + at * 37) % 64,
             _ => group * 37 % 64,
@@ -106,8 +110,8 @@ pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Ve
     (0..groups * GROUP).map(|index| shape.place(page(index), index)).collect()
 }
 
-/// The bend p of a + d · max(0, 1 - p / regions). Beyond four times the bend the upper entries start to miss the data
-/// caches, so the fit is repeated without that part until it is stable.
+/// Finds the bend p of a + d · max(0, 1 - p / regions). Beyond four times the bend, the upper entries start to miss the
+/// data caches, so the fit is repeated without that part until p is stable.
 fn bend(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     let mut found = fit(curve)?;
     for _ in 0..4 {
@@ -121,7 +125,7 @@ fn bend(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     Some(found)
 }
 
-/// Fits p and d by least squares over all p; `None` unless the Bayesian information criterion prefers the fit to a
+/// Fits p and d by least squares, trying every p; `None` unless the Bayesian information criterion prefers the fit to a
 /// constant, and d exceeds a cycle.
 fn fit(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     let n = curve.len() as f64;
@@ -137,7 +141,8 @@ fn fit(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     };
     let best = (from..to * 9 / 10).map(fit).filter(|fit| fit.0.is_finite());
     let (left, entries, cycles) = best.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    // Readings are precise to half a cycle; without this floor an exact curve would have no noise.
+    // Readings are precise to half a cycle. Without this lower bound an exact curve would have no
+    // noise.
     let noise = 0.25 * n;
     let better = n * ((flat + noise) / (left + noise)).ln() > 2.0 * n.ln();
     (better && cycles > 1.0 && entries > from).then_some((entries, cycles))

@@ -1,4 +1,4 @@
-//! Event counts: from live counters and from the file readers; [`crate::interpret`] turns them into an estimate.
+//! Event counts, from live counters or from files. [`crate::interpret`] converts them to an estimate.
 
 use crate::events;
 
@@ -9,7 +9,7 @@ pub struct Count {
     pub event: String,
     /// The count, scaled up for multiplexing; `None` if the CPU lacks the event or no counter was free.
     pub value: Option<f64>,
-    /// Share of the time that the counter ran, if known.
+    /// Share of the time for which the counter ran, if known.
     pub counted: Option<f64>,
     /// Group number: counts of one group cover the same time intervals. Counts from files are all in group 0.
     pub group: u32,
@@ -22,9 +22,9 @@ pub struct Count {
 pub struct MissCost {
     /// Cycles of a miss in all TLB levels: a page walk.
     pub walk: f64,
-    /// Cycles of a first-level miss that hits in the second level, if known.
+    /// Cycles of a first-level TLB miss that hits in the second level, if known.
     pub second_level_hit: Option<f64>,
-    /// Whether `walk` was calibrated with page tables in the data caches.
+    /// Whether `walk` was measured with page tables in the data caches.
     pub is_of_cached_tables: bool,
     /// Origin of the costs, in words.
     pub source: String,
@@ -49,7 +49,7 @@ impl Count {
         NAMES.contains(&self.name().as_str())
     }
 
-    /// The mode in which it was counted, by the modifiers `u` and `k`.
+    /// The mode in which the event was counted, according to the modifiers `u` and `k`.
     pub fn mode(&self) -> Mode {
         let modifiers = events::modifiers(&self.event);
         match (modifiers.contains('u'), modifiers.contains('k')) {
@@ -72,10 +72,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes in order of preference: counts that cover all modes first.
+    /// All modes in order of preference.
     pub const ALL: [Self; 3] = [Self::Both, Self::User, Self::Kernel];
 
-    /// The mode as a phrase to follow "in".
+    /// The mode as a phrase that follows "in".
     pub fn in_words(self) -> &'static str {
         match self {
             Self::User => "user mode",

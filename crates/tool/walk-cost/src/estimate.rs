@@ -1,5 +1,4 @@
-//! `Estimate`: the share of a program's time that went into address translation, and the method that found it. Made by
-//! the methods, printed by `cli`.
+//! `Estimate`: the share of a program's time that went into address translation, and the method that found it.
 
 use std::collections::HashMap;
 
@@ -12,7 +11,8 @@ use crate::formula;
 pub struct Estimate {
     /// The method, or the reason why there is no number.
     pub method: Method,
-    /// Share of the program's time spent on translation beyond the first TLB level; `None` with [`Method::Unknown`].
+    /// Share of the program's time spent on address translation beyond the first TLB level; `None` with
+    /// [`Method::Unknown`].
     pub share: Option<Interval>,
     /// The part of `share` for loads and stores, if the method separates it.
     pub dtlb: Option<Interval>,
@@ -20,7 +20,7 @@ pub struct Estimate {
     pub itlb: Option<Interval>,
     /// The possible gain from superpages.
     pub gain: Option<Gain>,
-    /// The cycles that were counted; `None` if a file does not tell.
+    /// Which cycles were counted; `None` if a file does not tell.
     pub scope: Option<Scope>,
     /// The counts behind the shares.
     pub evidence: Vec<Evidence>,
@@ -34,9 +34,9 @@ pub struct Estimate {
 pub enum Method {
     /// Page-walk cycles counted by the CPU.
     PmuWalkCycles,
-    /// Misses counted by the CPU, times a measured or given cost.
+    /// Misses counted by the CPU, multiplied by a measured or given cost.
     PmuMissesTimesCost,
-    /// Misses, their cost and cycles, all given by the user.
+    /// Misses multiplied by their cost, and cycles, all given by the user.
     GivenMissesTimesCost,
     /// A recorded trace, simulated in a TLB model with a machine's costs.
     RecordedTrace,
@@ -53,18 +53,19 @@ pub enum Method {
 pub enum Scope {
     /// User mode only.
     User,
-    /// User mode, and kernel mode on the program's behalf.
+    /// User mode, and kernel mode while it works for the program.
     UserAndKernel,
 }
 
 /// The gain from eliminating address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// Share of the time that superpages are likely to save: [`formula::WALK_EXPOSURE`].
+    /// Share of the program's time that superpages are likely to save; see
+    /// [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
-    /// Upper bound of the speedup if `share` dropped to zero; without counts of instruction fetches, for loads and
-    /// stores alone. `None` if the share is 1, if loads or stores were not counted, or if misses were multiplied by a
-    /// measured cost.
+    /// Upper bound of the speedup (a ratio) if `share` dropped to zero. Covers only loads and stores if instruction
+    /// fetches were not counted. `None` if the share is 1, if loads or stores were not counted, or if misses were
+    /// multiplied by a measured cost.
     pub speedup_at_most: Option<f64>,
 }
 
@@ -75,7 +76,7 @@ pub struct Evidence {
     pub name: String,
     /// The count, scaled up for multiplexing.
     pub value: f64,
-    /// Share of the time that the counter ran; below 1, `value` is extrapolated.
+    /// Share of the time for which the counter ran. If below 1, `value` is extrapolated.
     pub counted: Option<f64>,
     /// Origin of the number: a raw event, a file and line, a flag.
     pub source: String,
@@ -93,7 +94,7 @@ impl Method {
         }
     }
 
-    /// The method in words that follow a number.
+    /// The method as a phrase that follows a number.
     pub fn in_words(&self) -> &str {
         match self {
             Self::PmuWalkCycles => "page-walk cycles, counted by the processor",
@@ -108,7 +109,7 @@ impl Method {
 }
 
 impl Estimate {
-    /// An unknown estimate with its reason.
+    /// Makes an unknown estimate with a reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
         let method = Method::Unknown { reason: reason.into() };
         Self {
@@ -123,8 +124,8 @@ impl Estimate {
         }
     }
 
-    /// An estimate from its two parts; the share combines both. A missing part is left out of the share, and a note
-    /// says so. Without any part the estimate is unknown.
+    /// Makes an estimate from the shares of loads and stores and of instruction fetches. If one is missing, the
+    /// estimate covers only the other, and a note says so. If both are missing, the estimate is unknown.
     pub fn from_parts(method: Method, dtlb: Option<Interval>, itlb: Option<Interval>) -> Self {
         let (share, left_out) = match (dtlb, itlb) {
             (Some(data), Some(fetches)) => (data.and(fetches), None),
@@ -139,13 +140,13 @@ impl Estimate {
         if dtlb.is_some() { estimate } else { estimate.without_bound() }
     }
 
-    /// An estimate whose method does not separate loads and stores from instruction fetches.
+    /// Makes an estimate whose method does not separate loads and stores from instruction fetches.
     pub fn of_share(method: Method, share: Interval) -> Self {
         let gain = Some(formula::gain(share));
         Self { method, share: Some(share), gain, ..Self::unknown("") }
     }
 
-    /// Removes the upper bound of the speedup, since part of the translation cost is unknown.
+    /// Removes the upper bound of the speedup, because part of the translation cost is unknown.
     pub(crate) fn without_bound(mut self) -> Self {
         if let Some(gain) = &mut self.gain {
             gain.speedup_at_most = None;
@@ -165,7 +166,7 @@ impl Estimate {
         self
     }
 
-    /// The reason if the estimate is unknown.
+    /// Returns the reason if the estimate is unknown.
     pub fn reason(&self) -> Option<&str> {
         match &self.method {
             Method::Unknown { reason } => Some(reason),
@@ -175,7 +176,7 @@ impl Estimate {
 }
 
 impl Evidence {
-    /// A number that was given, or counted without multiplexing.
+    /// Makes evidence of a number that was given, or counted without multiplexing.
     pub fn new(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
         Self { name: name.into(), value, counted: None, source: source.into() }
     }
@@ -192,7 +193,7 @@ pub struct Interval {
     high: f64,
 }
 
-/// The serialized form, not yet checked.
+/// The serialized form, before it is checked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Bounds {
     low: f64,
@@ -201,34 +202,35 @@ struct Bounds {
 }
 
 impl Interval {
-    /// `None` unless the numbers are ordered and between 0 and 1; NaN is refused.
+    /// Makes an interval; `None` unless the numbers are ascending and between 0 and 1 (and not
+    /// NaN).
     pub fn new(low: f64, mid: f64, high: f64) -> Option<Self> {
         let ordered = 0.0 <= low && low <= mid && mid <= high && high <= 1.0;
         ordered.then_some(Self { low, mid, high })
     }
 
-    /// An exact share; `None` unless it is between 0 and 1.
+    /// Makes an interval of one exact share; `None` unless it is between 0 and 1.
     pub fn exactly(share: f64) -> Option<Self> {
         Self::new(share, share, share)
     }
 
-    /// The lower bound, a share.
+    /// The lower bound, a share from 0 to 1.
     pub fn low(self) -> f64 {
         self.low
     }
 
-    /// The best estimate, a share.
+    /// The best estimate, a share from 0 to 1.
     pub fn mid(self) -> f64 {
         self.mid
     }
 
-    /// The upper bound, a share.
+    /// The upper bound, a share from 0 to 1.
     pub fn high(self) -> f64 {
         self.high
     }
 
-    /// Combines two shares of the same time: at least the larger (full overlap), at most the sum (no overlap), most
-    /// likely the sum; never more than 1.
+    /// Combines two shares of the same time. The result is at least the larger share (full overlap), at most the sum
+    /// (no overlap), most likely the sum, and never more than 1.
     pub fn and(self, other: Self) -> Self {
         Self {
             low: self.low.max(other.low),
@@ -237,7 +239,7 @@ impl Interval {
         }
     }
 
-    /// Multiplies each bound by its own factor; the factors are shares in ascending order.
+    /// Multiplies each bound by the corresponding bound of `factors`.
     pub fn scaled(self, factors: Self) -> Self {
         Self {
             low: self.low * factors.low,
@@ -262,8 +264,7 @@ impl TryFrom<Bounds> for Interval {
     }
 }
 
-// Attribution: samples of an event by the mapping of the data address and by the function that accessed it. Made by the
-// readers of samples, printed by `cli`.
+// Attribution: the samples of an event by the mapping of the data address, and by the function that made the access.
 
 /// The samples of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,16 +287,16 @@ pub struct Attribution {
 pub struct Share {
     /// Name of the mapping or function.
     pub name: String,
-    /// Number of events that its samples represent.
+    /// Number of events that the samples of this mapping or function represent.
     pub events: f64,
-    /// Its share of all events.
+    /// Share of all events, from 0 to 1.
     pub share: f64,
 }
 
 /// The name of an unresolved mapping or function.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Maximum number of names in a table; further names are merged into `REST`.
+/// Maximum number of names in a table; samples of further names are counted under `REST`.
 const MAX_NAMES: usize = 1 << 16;
 const REST: &str = "(others)";
 
@@ -310,7 +311,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds a sample that represents `weight` events; `mapping` if the sample has an address.
+    /// Adds a sample that represents `weight` events. `mapping` is `None` if the sample has no
+    /// address.
     pub fn add(&mut self, weight: f64, mapping: Option<&str>, symbol: &str) {
         self.samples += 1;
         self.events += weight;
@@ -354,7 +356,7 @@ fn put(table: &mut HashMap<String, f64>, name: &str, weight: f64) {
 
 fn shares(table: HashMap<String, f64>) -> Vec<Share> {
     let mut rows: Vec<(String, f64)> = table.into_iter().collect();
-    // Largest first, equal counts by name, for a deterministic order.
+    // Sort the largest first, and equal counts by name, for a deterministic order.
     rows.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let all: f64 = rows.iter().map(|(_, events)| events).sum();
     let share = |events: f64| if all > 0.0 { events / all } else { 0.0 };

@@ -1,14 +1,14 @@
-//! From counts to shares of time: pure arithmetic, shared by all methods.
+//! Converts counts to shares of time: pure arithmetic that all methods share.
 //!
-//! There is no share for zero cycles, for missing counts, or for numbers that are not finite.
+//! The result is `None` for zero cycles and for numbers that are not finite.
 
 use crate::{Gain, Interval};
 
 /// Share of the walk time that superpages save: lower bound, best estimate, upper bound. An out-of-order CPU overlaps
-/// walks with other work, so between half and all of a walk delays the program. The estimate is three quarters:
-/// published runs on base pages and on THP (vMitosis' logs of a Xeon Gold 6252) saved 0.73 (GUPS), 0.78 (XSBench) and
-/// 0.64 (canneal) of the walk cycles that disappeared, and LWN's STREAM on a PPC970 0.71 (inferred from the printed
-/// numbers). See docs/decisions/walk-cost.md#1.
+/// walks with other work, so between half and all of a walk delays the program. The best estimate is three quarters. In
+/// published runs on base pages and on THP, the time saved was the following share of the walk cycles that disappeared:
+/// 0.73 (GUPS), 0.78 (XSBench) and 0.64 (canneal) in vMitosis' logs of a Xeon Gold 6252, and 0.71 for LWN's STREAM on a
+/// PPC970 (inferred from the printed numbers). See docs/decisions/walk-cost.md#1.
 pub const WALK_EXPOSURE: (f64, f64, f64) = (0.5, 0.75, 1.0);
 
 /// Share of cycles for an event that counts cycles with a walk in progress.
@@ -16,17 +16,17 @@ pub fn active(walk_cycles: f64, cycles: f64) -> Option<Interval> {
     Interval::exactly(ratio(walk_cycles, cycles)?.min(1.0))
 }
 
-/// Share of cycles for an event that sums the walks in progress over cycles. With `walkers` page walkers, up to that
-/// many walks are concurrent, so the sum can exceed the time.
+/// Share of cycles for an event that sums the walks in progress over cycles. Up to `walkers` walks are concurrent, so
+/// the sum can exceed the time.
 ///
-/// The time with at least one walk lies between sum / walkers (all walkers always busy together) and the sum (never two
-/// at once). The estimate assumes that the walkers are busy independently of each other.
+/// The time with at least one walk is at least sum / walkers (all walkers always busy together) and at most the sum
+/// (never two walks at once). The best estimate assumes that the walkers are busy independently of each other.
 pub fn outstanding(walk_sum: f64, cycles: f64, walkers: u32) -> Option<Interval> {
     let walkers = f64::from(walkers.max(1));
     let sum = ratio(walk_sum, cycles)?;
     let each = (sum / walkers).min(1.0);
     let high = sum.min(1.0);
-    // Clamped because of rounding only.
+    // The clamp only corrects rounding.
     let mid = (1.0 - (1.0 - each).powf(walkers)).clamp(each, high);
     Interval::new(each, mid, high)
 }
@@ -42,7 +42,7 @@ pub fn misses_times_cost(
 ) -> Result<Option<Interval>, MoreThanAll> {
     let sound = misses >= 0.0 && cost >= 0.0;
     match ratio(misses * cost, cycles).filter(|_| sound) {
-        // Tolerates rounding.
+        // Tolerate rounding errors.
         Some(share) if share > 1.0 + 1e-9 => Err(MoreThanAll { share }),
         share => Ok(share.and_then(|share| Interval::exactly(share.min(1.0)))),
     }
@@ -68,7 +68,7 @@ pub fn gain(share: Interval) -> Gain {
     Gain { saved: share.scaled(felt), speedup_at_most: (left > 0.0).then(|| 1.0 / left) }
 }
 
-/// Converts nanoseconds to cycles of a clock of `mhz`, for calibrators that report time.
+/// Converts nanoseconds to cycles of a clock of `mhz`, for calibrators that report nanoseconds.
 pub fn ns_to_cycles(ns: f64, mhz: f64) -> Option<f64> {
     let cycles = ns * mhz / 1000.0;
     (ns >= 0.0 && mhz > 0.0 && cycles.is_finite()).then_some(cycles)
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(half.speedup_at_most, Some(2.0));
     }
 
-    /// LWN "Huge pages" part 5: STREAM on a PPC970MP. 9492 samples, one per 1000 misses, 599073 samples, one per 50000
-    /// cycles, 563 cycles per miss; then run with 16 MiB pages.
+    /// LWN "Huge pages" part 5: STREAM on a PPC970MP. 9492 samples of one per 1000 misses, 599073 samples of one per
+    /// 50000 cycles, and 563 cycles per miss. The article then runs it with 16 MiB pages.
     #[test]
     fn stream_on_a_ppc970_as_published() {
         let (misses, cycles) = (9492.0 * 1000.0, 599_073.0 * 50_000.0);
@@ -157,18 +157,17 @@ mod tests {
         assert!((saved.mid() - measured).abs() < 0.01, "{saved:?} against {measured}");
     }
 
-    /// The same article, section 2.3: cycles of table walks over misses, both sampled, give the cost of one, printed
-    /// without its fraction. (Its section 2.4 prints 17.57 % where its inputs give 17.47 %; the cycles of that run are
-    /// not published, so it is not tested.)
+    /// The same article, section 2.3: sampled cycles of table walks divided by sampled misses give the cost of a miss,
+    /// printed without its fraction. (Section 2.4 prints 17.57 %, but its inputs give 17.47 %. The cycles of that run
+    /// are not published, so it is not tested.)
     #[test]
     fn the_cost_of_a_miss_on_a_ppc970_as_published() {
         let cost = ratio(543_702.0 * 10_000.0, 9644.0 * 1000.0).unwrap();
         assert_eq!(cost.floor(), 563.0);
     }
 
-    /// Calibrator's output, printed in both units (LWN part 5, section 2.2). The article gives no clock: the T2600's
-    /// lines imply 2.16 GHz (inferred), and the Athlon's two lines agree with each other from 2.009 to 2.037 GHz only
-    /// (inferred).
+    /// Calibrator's output in both units (LWN part 5, section 2.2). The article gives no clock. The T2600's lines imply
+    /// 2.16 GHz (inferred), and the Athlon's two lines agree only for 2.009 to 2.037 GHz (inferred).
     #[test]
     fn costs_in_nanoseconds_are_the_published_cycles() {
         for (ns, mhz, cycles) in [(8.80, 2160.0, 19.0), (9.57, 2010.0, 19.0), (18.17, 2010.0, 37.0)]
@@ -178,8 +177,8 @@ mod tests {
         assert_eq!(ns_to_cycles(1.0, 0.0), None);
     }
 
-    /// vMitosis' logs, native, one socket: seconds on base pages and THP, and walks in progress per cycle in each. The
-    /// run time saved lies between half and all of the walk time that disappeared.
+    /// vMitosis' logs, native, one socket: seconds on base pages and on THP, and walks in progress per cycle of both
+    /// runs. The run time saved lies between half and all of the walk time that disappeared.
     #[test]
     fn what_superpages_gave_back_on_a_cascade_lake_lies_within_the_bounds() {
         for (name, base, thp, walks_base, walks_thp) in [

@@ -1,18 +1,18 @@
-//! Misses, their cost and cycles from other measurements: flags, or a file of `key = value`. Modelled on LWN "Huge
-//! pages" part 5: a profiler's samples, each representing a number of events.
+//! Misses, their cost and cycles from other measurements: flags, or a file of `key = value`. As in LWN "Huge pages"
+//! part 5, the numbers may be samples of a profiler, each of which represents a number of events.
 
 use crate::{Estimate, Evidence, Method, formula};
 
 /// Numbers given by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Given {
-    /// TLB misses, or samples of them.
+    /// Number of TLB misses, or of samples of them.
     pub misses: Option<f64>,
-    /// Misses of loads and stores, if known separately.
+    /// Number of misses of loads and stores, if known separately.
     pub dtlb_misses: Option<f64>,
-    /// Misses of instruction fetches, if known separately.
+    /// Number of misses of instruction fetches, if known separately.
     pub itlb_misses: Option<f64>,
-    /// Misses per sample; 1 if the numbers are misses.
+    /// Number of misses per sample; 1 if the numbers are misses.
     pub miss_period: Option<f64>,
     /// Cycles per miss.
     pub cost: Option<f64>,
@@ -20,13 +20,14 @@ pub struct Given {
     pub cost_ns: Option<f64>,
     /// Clock in MHz at which `cost_ns` was measured.
     pub mhz: Option<f64>,
-    /// Cycles of page walks, or samples of them: divided by the misses, the cost of one.
+    /// Number of page-walk cycles, or of samples of them. Divided by the misses, it gives the cost
+    /// of a miss.
     pub walk_cycles: Option<f64>,
-    /// Walk cycles per sample; 1 if the number is cycles.
+    /// Number of walk cycles per sample; 1 if `walk_cycles` is in cycles.
     pub walk_period: Option<f64>,
-    /// Cycles, or samples of them.
+    /// Number of cycles, or of samples of them.
     pub cycles: Option<f64>,
-    /// Cycles per sample; 1 if the number is cycles.
+    /// Number of cycles per sample; 1 if `cycles` is in cycles.
     pub cycle_period: Option<f64>,
 }
 
@@ -72,7 +73,8 @@ impl Given {
         (misses > 0.0).then_some(walks / misses)
     }
 
-    /// The estimate; unknown, with the missing or wrong number as the reason.
+    /// Computes the estimate. If a number is missing or wrong, the estimate is unknown and names
+    /// that number.
     pub fn estimate(&self) -> Estimate {
         let negative = KEYS.iter().find(|(_, field)| {
             field(&mut self.clone()).is_some_and(|value| !value.is_finite() || value < 0.0)
@@ -123,7 +125,8 @@ impl Given {
             formula::misses_times_cost(misses * self.miss_period.unwrap_or(1.0), cost, cycles)
         };
         let given = [self.misses, self.dtlb_misses, self.itlb_misses].into_iter().flatten();
-        // Check the sum too: each part alone may look plausible although the cost is too high.
+        // Check the sum too, because each part alone may look plausible although the cost is too
+        // high.
         if let Err(above) = priced(given.sum()) {
             return Estimate::unknown(above.to_string());
         }

@@ -1,12 +1,12 @@
-//! From counts to an estimate: selects the most informative events and combines them. Pure; the same for live counters
-//! and files.
+//! Converts counts to an estimate: selects the most informative events and combines them. Live counters and files use
+//! the same code.
 
 use crate::count::{Count, MissCost, Mode};
 use crate::events::{self, EventMeaning, Meaning, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
-/// Minimum number of cycles for a meaningful count: program start (exec, the dynamic loader) takes about a million
-/// (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
+/// Minimum number of cycles for a meaningful count. Starting a program (exec, the dynamic loader) takes about a million
+/// cycles (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
 pub const MIN_CYCLES: f64 = 1e6;
 
 /// Information beyond the counts.
@@ -18,7 +18,8 @@ pub struct Context<'a> {
     pub cost: Option<&'a MissCost>,
 }
 
-/// The best estimate from these counts; unknown, with the reason, if there is none.
+/// Returns the best estimate from these counts; if there is none, an unknown estimate with the
+/// reason.
 pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     let counted = Counted::sort(counts, context);
     let estimate = counted.estimate(context);
@@ -82,9 +83,9 @@ impl<'a> Counted<'a> {
         self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
     }
 
-    /// Estimate from walk cycles, if they were counted.
+    /// Estimates from walk cycles, if they were counted.
     fn by_walk_cycles(&self, context: Context) -> Option<Estimate> {
-        // For an unknown number of walkers assume four, the maximum of all tables, so that the lower bound holds.
+        // If the number of walkers is unknown, assume four, the maximum of all tables, so that the lower bound holds.
         let walkers = context.table.map_or(4, |table| table.walkers);
         let (data, fetch) = (self.walk_share(DATA, walkers), self.walk_share(CODE, walkers));
         let mut estimate = match (data, fetch) {
@@ -138,8 +139,8 @@ impl<'a> Counted<'a> {
         estimate
     }
 
-    /// Mean cycles per walk of these accesses: from walk cycles summed over concurrent walks if available; otherwise
-    /// from cycles with any walk in progress, a lower bound.
+    /// Mean number of cycles per walk of these accesses. Uses walk cycles summed over concurrent walks if available,
+    /// otherwise cycles with any walk in progress, which give a lower bound.
     fn cycles_per_walk(&self, sides: &[Side]) -> Option<(f64, &'static str)> {
         let both = |meaning| {
             let of =
@@ -154,7 +155,7 @@ impl<'a> Counted<'a> {
         })
     }
 
-    /// Share of time with a walk of these accesses in progress: for each side from its most informative event.
+    /// Share of time with a walk of these accesses in progress, from the most informative event of each side.
     fn walk_share(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
         let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
         let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
@@ -162,7 +163,7 @@ impl<'a> Counted<'a> {
         let others = sides.iter().filter(|side| self.rate(**side, Meaning::Active).is_none());
         let sums = others.filter_map(|side| self.rate(*side, Meaning::Outstanding));
         let sum = sums.reduce(|a, b| a + b);
-        // A core that lacks the event counts zero even while it walks.
+        // A core that lacks the event counts zero even if there are walks.
         let walks = rates(Meaning::Walks).sum::<f64>() > 0.0;
         let sum = sum.filter(|sum| *sum > 0.0 || !walks);
         let outstanding = sum.and_then(|sum| formula::outstanding(sum, 1.0, walkers));
@@ -173,7 +174,6 @@ impl<'a> Counted<'a> {
         formula::active(stalled?, 1.0)
     }
 
-    /// Estimate from misses times the cost of one.
     fn by_misses(&self, context: Context) -> Estimate {
         let Some(cost) = context.cost else {
             return Estimate::unknown(
@@ -184,7 +184,8 @@ impl<'a> Counted<'a> {
         let (data, fetch) = (self.misses(DATA, cost), self.misses(CODE, cost));
         let both = [data, fetch].into_iter().flatten();
         let of_walk = Evidence::new("cost of a walk, cycles", cost.walk, &cost.source);
-        // Check the sum too: each part alone may look plausible although the cost is too high.
+        // Check the sum too, because each part alone may look plausible although the cost is too
+        // high.
         if let Err(above) = formula::misses_times_cost(both.map(|part| part.cost).sum(), 1.0, 1.0) {
             return Estimate::unknown(above.to_string()).with_evidence([of_walk]);
         }
@@ -232,8 +233,8 @@ impl<'a> Counted<'a> {
         Some(Misses { cost: rate(of)? * cost.walk, of })
     }
 
-    /// Rate of this kind of event per cycle, preferably of cycles from the same group. An event counted in several
-    /// groups is taken once: the counts estimate the same number.
+    /// Number of events of this kind per cycle, preferably with cycles from the same group. An event that was counted
+    /// in several groups is used once, because the counts estimate the same number.
     fn rate(&self, side: Side, meaning: Meaning) -> Option<f64> {
         let of_kind = self.usable.iter().filter(|(of, _)| *of == EventMeaning { side, meaning });
         let mut rates: Vec<(String, f64)> = Vec::new();
@@ -250,7 +251,7 @@ impl<'a> Counted<'a> {
             }
         }
         let summed = rates.iter().map(|(_, rate)| rate).copied();
-        // Two names of the same event (walk_completed and miss_causes_a_walk) must not be added.
+        // Do not add two names of the same event (walk_completed and miss_causes_a_walk).
         match meaning {
             Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(|a, b| a + b),
             _ => summed.reduce(f64::max),
@@ -262,7 +263,7 @@ impl<'a> Counted<'a> {
         self.usable.iter().any(|(of, count)| of.meaning == meaning && count.value.is_some())
     }
 
-    /// The mode in which both the event and cycles were counted.
+    /// Returns the mode in which both the event and cycles were counted.
     fn in_mode_of_cycles(&self, count: &Count) -> Option<Mode> {
         let name = count.name();
         let is_whole = |mode: &Mode| {
@@ -272,7 +273,7 @@ impl<'a> Counted<'a> {
         Mode::ALL.into_iter().find(is_whole)
     }
 
-    /// Count and group of an event in a mode. Separate counts in user and kernel mode are added.
+    /// Returns count and group of an event in a mode. Adds separate counts in user and kernel mode.
     fn in_mode(&self, name: &str, mode: Mode) -> Option<(f64, u32)> {
         let of = |mode| {
             let counts = self.usable.iter().map(|(_, count)| count);
@@ -286,7 +287,7 @@ impl<'a> Counted<'a> {
         of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
     }
 
-    /// Cycles in a mode, preferably those of the group.
+    /// Returns the number of cycles in a mode, preferably from this group.
     fn cycles_of(&self, group: u32, mode: Mode) -> Option<f64> {
         let of = |mode| {
             let known = || {
@@ -300,7 +301,7 @@ impl<'a> Counted<'a> {
         of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
     }
 
-    /// The cycles that the shares refer to.
+    /// Returns which cycles the shares refer to.
     fn scope(&self) -> Option<Scope> {
         let of_usable = self.usable.iter().filter_map(|(_, count)| self.in_mode_of_cycles(count));
         let of_usable: Vec<Mode> = of_usable.collect();
@@ -314,7 +315,8 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Notes about counts that are ignored because cycles were not counted in their mode.
+    /// Returns notes about counts that are ignored because cycles were not counted in the same
+    /// mode.
     fn skipped_counts(&self) -> impl Iterator<Item = String> {
         let is_any_known = Mode::ALL.into_iter().any(|mode| self.cycles_of(0, mode).is_some());
         let counts = self.usable.iter().map(|(_, count)| *count).filter(move |_| is_any_known);
@@ -361,7 +363,7 @@ impl<'a> Counted<'a> {
 #[derive(Clone, Copy)]
 struct Misses {
     cost: f64,
-    /// Meaning of the events that counted them.
+    /// Meaning of the events that counted the misses.
     of: Meaning,
 }
 

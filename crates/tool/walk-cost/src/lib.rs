@@ -1,10 +1,10 @@
 //! The cost of address translation for a program: an [`Estimate`] and the methods to obtain one.
 //!
-//! An estimate names its [`Method`]: walk cycles counted by the CPU, misses counted by the CPU times the cost of one,
-//! given misses and cost, or a recorded trace. Unknown is a method too, with a reason; it is never reported as zero.
+//! An estimate names its [`Method`]: walk cycles counted by the CPU, misses counted by the CPU and multiplied by a
+//! cost, misses and cost given by the user, or a recorded trace. If no method is possible, the estimate is unknown and
+//! has a reason. It is never zero.
 //!
-//! This crate does not print, read the environment or start programs. `cli` calls it; it uses `host` and `sys` for
-//! counters.
+//! This crate does not print, read the environment or start programs. It uses `host` and `sys` for counters.
 #![forbid(unsafe_code)]
 
 pub mod events;

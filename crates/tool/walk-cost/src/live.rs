@@ -1,5 +1,5 @@
-//! Live counting of the CPU's event table, in groups, for a program or for processes. `cli` starts the program and
-//! decides when counting ends.
+//! Live counting of the events in the CPU's table, in groups, for a program or for processes. The caller starts the
+//! program and decides when counting ends.
 
 use host::{Cpu, Hypervisor, Pmu, Root};
 use sys::SysError;
@@ -13,7 +13,7 @@ use crate::{Count, Scope, events};
 #[derive(Clone, Debug)]
 pub struct Counters {
     pmu: Pmu,
-    /// The leader of every group: cycles.
+    /// The cycles event, which leads every group.
     cycles: Encoded,
     /// Event table of the CPU.
     pub table: &'static Table,
@@ -35,12 +35,12 @@ struct OpenGroup {
     /// Index of the group in the table.
     index: u32,
     events: Vec<&'static Event>,
-    /// The cycles first, then `events`.
+    /// The group: first cycles, then `events`.
     group: Group,
 }
 
 impl Counters {
-    /// Finds the counters of this machine, or the reason why there are none or the CPU's events are unknown.
+    /// Finds the counters of this machine. An error says why there are none, or that the CPU's events are unknown.
     pub fn find(root: &Root, cpu: Option<&Cpu>) -> Result<Self, CountersUnavailable> {
         let pmu = Pmu::read(root).ok().flatten().ok_or_else(|| no_pmu(cpu))?;
         let table = cpu.and_then(events::table_of);
@@ -50,13 +50,14 @@ impl Counters {
         Ok(Self { cycles: cycles_of(&pmu), pmu, table })
     }
 
-    /// Counts all programs that the calling thread starts from now on, from their exec on.
+    /// Counts all programs that the calling thread starts from now on. Counting begins at each
+    /// program's exec.
     pub fn of_children(&self) -> Result<Counting, CountersUnavailable> {
         self.count(&[Target::Children])
     }
 
-    /// Counts all threads of these processes, and all threads and processes that they create from now on. Threads that
-    /// exit before they can be counted are skipped; if none is left, the result is [`CountersUnavailable::NoProcess`].
+    /// Counts all threads of these processes, and all threads and processes that they create from now on. Skips threads
+    /// that exit before counting starts; if none is left, fails with [`CountersUnavailable::NoProcess`].
     pub fn of_processes(&self, root: &Root, pids: &[Pid]) -> Result<Counting, CountersUnavailable> {
         let mut threads = Vec::new();
         for pid in pids {
@@ -71,8 +72,8 @@ impl Counters {
     }
 
     fn count(&self, targets: &[Target]) -> Result<Counting, CountersUnavailable> {
-        // A program's time includes the kernel's work for it; if kernel mode may not be counted, fall back to user
-        // mode.
+        // Count kernel mode too, because a program's time includes the kernel's work for it. If that is refused, fall
+        // back to user mode.
         match self.count_in(targets, Modes::All) {
             Err(error) if is_refusal(&error) => {
                 self.count_in(targets, Modes::User).map_err(|error| explain(&error))
@@ -89,7 +90,7 @@ impl Counters {
             for (index, group) in self.table.groups.iter().enumerate() {
                 match self.open(group, index as u32, *target, modes, &mut counting.missing) {
                     Ok(group) => counting.groups.push(group),
-                    // The thread has exited meanwhile: not an error.
+                    // The thread has exited meanwhile, which is not an error.
                     Err(error) if error.errno() == libc::ESRCH => {
                         failure.get_or_insert(error);
                         break;
@@ -108,7 +109,7 @@ impl Counters {
         }
     }
 
-    /// Opens one group with the cycles; drops events that do not exist or do not fit, the last first.
+    /// Opens one group with cycles. Drops events that do not exist or do not fit, the last event first.
     fn open(
         &self,
         group: &'static [Event],
@@ -192,7 +193,7 @@ impl Counting {
         Ok(counts)
     }
 
-    /// Which of the program's cycles are counted.
+    /// Returns which of the program's cycles are counted.
     pub fn scope(&self) -> Scope {
         match self.modes {
             Modes::All => Scope::UserAndKernel,
@@ -201,7 +202,7 @@ impl Counting {
     }
 }
 
-/// The cycles event of this PMU. On hybrid CPUs the upper half of the generic event's config selects the PMU
+/// Returns the cycles event of this PMU. On hybrid CPUs the upper half of the generic event's config selects the PMU
 /// (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is `PERF_TYPE_HARDWARE`, config 0 its cycles.
 fn cycles_of(pmu: &Pmu) -> Encoded {
     match pmu.name.as_str() {
@@ -210,7 +211,8 @@ fn cycles_of(pmu: &Pmu) -> Encoded {
     }
 }
 
-/// Scales a multiplexed count up to the whole time (perf_event_open(2), "time_running"); `None` if it never ran.
+/// Scales a multiplexed count up to the whole time (perf_event_open(2), "time_running"); `None` if the counter never
+/// ran.
 fn scaled(count: sys::perf::Count) -> Option<f64> {
     let share = share_counted(count)?;
     (share > 0.0).then(|| count.value as f64 / share)
@@ -225,7 +227,7 @@ fn is_refusal(error: &SysError) -> bool {
     matches!(error.errno(), libc::EACCES | libc::EPERM | libc::ENOSYS)
 }
 
-/// Whether the event does not exist, or the group is too large.
+/// Whether the error means that the event does not exist or the group is too large.
 fn lacks_an_event(error: &SysError) -> bool {
     matches!(error.errno(), libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)
 }
@@ -250,7 +252,7 @@ pub enum CountersUnavailable {
         /// The CPU's model name.
         model: String,
     },
-    /// The kernel's limit for unprivileged users.
+    /// The kernel's limit for unprivileged users forbids counting.
     #[error(
         "kernel.perf_event_paranoid is {level}: counting needs CAP_PERFMON, or as root: sysctl \
          kernel.perf_event_paranoid=2"
@@ -265,7 +267,7 @@ pub enum CountersUnavailable {
          or with --cap-add PERFMON (docker, podman)"
     )]
     Container,
-    /// A system-call filter outside of a container.
+    /// A system-call filter forbids the call, and not in a container.
     #[error("a seccomp filter does not allow perf_event_open: run superpage outside of it")]
     Seccomp,
     /// The process belongs to another user.
@@ -288,7 +290,7 @@ pub enum CountersUnavailable {
     },
 }
 
-/// Facts about this machine that select the reason.
+/// Facts about this machine that determine the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
@@ -300,7 +302,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts.
+    /// Reads these facts.
     pub fn read(root: &Root) -> Self {
         let paranoid = root.read("/proc/sys/kernel/perf_event_paranoid").ok();
         let status = root.read("/proc/self/status").unwrap_or_default();
@@ -314,7 +316,7 @@ impl Facts {
         }
     }
 
-    /// The reason for this errno.
+    /// Returns the reason for this errno.
     pub fn why(&self, errno: i32, error: String) -> CountersUnavailable {
         match errno {
             libc::ESRCH => CountersUnavailable::NoProcess,
@@ -325,9 +327,9 @@ impl Facts {
             libc::EPERM | libc::ENOSYS if self.filtered => CountersUnavailable::Seccomp,
             libc::ENOSYS => CountersUnavailable::NoKernelSupport,
             libc::EACCES | libc::EPERM => match self.paranoid {
-                // Above 2 nothing may be counted (Debian's and Android's levels 3 and 4).
+                // Levels above 2 forbid all counting (Debian's and Android's levels 3 and 4).
                 Some(level) if level > 2 => CountersUnavailable::Paranoid { level },
-                // At 2 one may count one's own processes in user mode, so the process is another user's.
+                // Level 2 allows counting one's own processes in user mode, so the process must be another user's.
                 Some(_) => CountersUnavailable::AnotherUser,
                 None => CountersUnavailable::NoKernelSupport,
             },
@@ -336,12 +338,12 @@ impl Facts {
     }
 }
 
-/// The reason for an error on this machine.
+/// Returns the reason for an error on this machine.
 fn explain(error: &SysError) -> CountersUnavailable {
     Facts::read(&Root::real()).why(error.errno(), error.to_string())
 }
 
-/// The reason for a missing PMU.
+/// Returns the reason for a missing PMU.
 fn no_pmu(cpu: Option<&Cpu>) -> CountersUnavailable {
     let place = match cpu.map(|cpu| &cpu.hypervisor) {
         Some(Hypervisor::Present(name)) => {
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(share_counted(count(0, 0, 0)), None);
     }
 
-    /// Counters of software events in place of the CPU's, so that only the PMU is fake.
+    /// Replaces the CPU's events by software events, so that only the PMU is fake.
     fn software(table: &'static Table) -> Counters {
         let dir = tempfile::tempdir().unwrap();
         let pmu = dir.path().join("sys/bus/event_source/devices/cpu");
@@ -398,7 +400,7 @@ mod tests {
     }
 
     /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and a number that does not exist; the last
-    /// event needs a unit mask, for which the format has no field.
+    /// event needs a unit mask, but the format has no field for it.
     static SOFTWARE: Table = Table {
         name: "software",
         walkers: 1,
@@ -423,7 +425,7 @@ mod tests {
         let status = std::process::Command::new("sh").args(["-c", script]).status().unwrap();
         assert!(status.success());
         let counts = counting.unwrap().finish().unwrap();
-        // Each of the four programs page-faults.
+        // All four programs cause page faults.
         assert!(value(&counts, "faults").unwrap() > 100.0, "{counts:?}");
         assert!(value(&counts, "switches").is_some());
         for missing in ["no such event", "masked", "nothing else"] {

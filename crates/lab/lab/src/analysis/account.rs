@@ -147,7 +147,7 @@ pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
     }
 }
 
-/// Returns the speed-up of a run over `base`. `None` if either run did not end normally or took no time, or if
+/// Returns the speed-up of a run over `base`, a ratio. `None` if either run did not end normally or took no time, or if
 /// workloads or machines differ.
 pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
     let both = report.end == End::Done

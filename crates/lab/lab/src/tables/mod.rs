@@ -2,7 +2,7 @@
 //!
 //! A [`Table`] is a grid of published and simulated [`Cell`]s. [`Table::agreement`] decides whether a paper was
 //! reproduced: the order of every pair of cells that the paper separates, and the error of the figures. An [`Entry`]
-//! lists the [`Runs`] that its rows need and makes the table from the reports. [`run`] simulates a run once, even if
+//! lists the `Runs` that its rows need and makes the table from the reports. [`run`] simulates a run once, even if
 //! several tables need it.
 
 mod atc20;
@@ -136,7 +136,7 @@ impl Role {
 }
 
 impl Cell {
-    /// Returns the relative error of the simulation: simulated / published - 1.
+    /// Returns the relative error of the simulation, a ratio: simulated / published - 1.
     pub fn error(&self) -> Option<f64> {
         let published = self.published.filter(|published| *published != 0.0)?;
         Some(self.simulated? / published - 1.0)

@@ -348,7 +348,7 @@ impl Reservations {
         u32::from(record::next(map, slot, pages, true) - slot)
     }
 
-    /// Returns the time of the last change of population.
+    /// Returns the time of the last change of population, in cycles.
     #[inline]
     pub fn last_change(&self, id: ReservationId) -> u64 {
         self.records[id.at()].changed

@@ -22,7 +22,6 @@ pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     read.map_err(|what| format!("{what}{} known facts: {}", joint(&what), facts(rule)))
 }
 
-/// Returns the names of the facts that a rule may use.
 fn facts(rule: Rule) -> String {
     let mut names: Vec<&str> = known(rule).map(Fact::name).collect();
     names.sort_unstable();
@@ -74,7 +73,6 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// A parsed part.
 struct Part {
     kind: Kind,
     text: String,

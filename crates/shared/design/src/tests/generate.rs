@@ -62,7 +62,7 @@ const KEYS: usize = 80;
 
 /// Sets keys to drawn values.
 struct Renumber {
-    /// Whether to set, a number, a time.
+    /// For each key: whether to set it, a number, and a time.
     drawn: Vec<((bool, u64), Duration)>,
     text: String,
 }

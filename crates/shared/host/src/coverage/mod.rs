@@ -150,7 +150,6 @@ pub enum MappingKind {
 }
 
 impl MappingKind {
-    /// Classifies an smaps entry.
     pub(crate) fn from_entry(entry: &SmapsEntry, mounts: &MemoryMounts) -> Self {
         let hugetlb = entry.shared_hugetlb.bytes() | entry.private_hugetlb.bytes();
         if hugetlb > 0 || entry.has_flag("ht") {
@@ -172,7 +171,7 @@ impl MappingKind {
         let shmem_name = ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:", "/superpage-in-place"]
             .iter()
             .any(|prefix| name.starts_with(prefix));
-        // fs/hugetlbfs/inode.c names its unlinked internal files so.
+        // Name of hugetlbfs' unlinked internal files (fs/hugetlbfs/inode.c).
         let hugetlb_name = name.starts_with("/anon_hugepage");
         match (mapping.inode, mapping.sharing) {
             (1.., _) if hugetlb_name || mounts.hugetlb(mapping.device).is_some() => Self::Hugetlb,

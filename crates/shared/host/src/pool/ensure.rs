@@ -92,7 +92,7 @@ pub enum MinFree {
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WantedError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The file.
@@ -120,7 +120,7 @@ pub fn read(path: &Path) -> Result<Wanted, WantedError> {
     parse(&text, path)
 }
 
-/// Parses the text of a file of wanted state; `path` is named in errors.
+/// Parses the text of a file of wanted state; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Wanted, WantedError> {
     let wanted = toml_keys::read(path.display(), text, |keys| {
         let mut wanted = Wanted {
@@ -180,7 +180,6 @@ impl Field for Owner {
     }
 }
 
-/// A group by name or number.
 struct Group(String);
 
 impl Field for Group {

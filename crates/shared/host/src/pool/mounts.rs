@@ -50,7 +50,7 @@ pub fn mounts(root: &Root) -> Result<Vec<Mount>, ReadError> {
     parse(&root.read(path)?, &root.path(path))
 }
 
-/// Reads the text of `/proc/self/mounts`; `path` is named in errors.
+/// Reads the text of `/proc/self/mounts`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Vec<Mount>, ReadError> {
     let mut mounts = Vec::new();
     for (line, bad) in root::numbered(text, path) {

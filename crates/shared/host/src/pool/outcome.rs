@@ -37,7 +37,7 @@ pub struct Options {
 /// What happens to a growth that cannot fit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HeadroomRule {
-    /// It is refused, without any write.
+    /// Refuse it before any write.
     #[default]
     Check,
     /// The growth is tried anyway. It stops when only a quarter of the margin is left.

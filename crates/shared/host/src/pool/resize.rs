@@ -403,7 +403,6 @@ pub(super) trait Growable {
     fn report(&mut self, pages: u64, compacting: bool) -> ControlFlow<()>;
 }
 
-/// Result of growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
     pub got: u64,

@@ -106,7 +106,7 @@ impl Maps<BufReader<File>> {
 }
 
 impl<R: BufRead> Maps<R> {
-    /// Reads from existing text; `path` is named in errors.
+    /// Reads from existing text; errors name `path`.
     pub fn from_reader(reader: R, path: impl Into<PathBuf>) -> Self {
         Self { lines: Lines::new(reader, path.into()) }
     }
@@ -240,7 +240,7 @@ impl Smaps<BufReader<File>> {
 }
 
 impl<R: BufRead> Smaps<R> {
-    /// Reads from existing text; `path` is named in errors.
+    /// Reads from existing text; errors name `path`.
     pub fn from_reader(reader: R, path: impl Into<PathBuf>) -> Self {
         Self { lines: Lines::new(reader, path.into()) }
     }
@@ -364,7 +364,7 @@ pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     Ok(Resident { minor_faults, start_ticks, ..resident })
 }
 
-/// Reads the text of `/proc/PID/status`; `path` is named in errors.
+/// Reads the text of `/proc/PID/status`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Resident, ReadError> {
     let mut resident = Resident::default();
     for (line, bad) in root::numbered(text, path) {

@@ -52,7 +52,7 @@ fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     sizes.filter_map(device).collect()
 }
 
-/// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): a lone `-` ends the optional
+/// Reads the text of mountinfo; errors name `path`. See proc_pid_mountinfo(5): a lone `-` ends the optional
 /// fields, and the file system type follows.
 pub fn parse(text: &str, path: &Path) -> Result<MemoryMounts, ReadError> {
     let mut mounts = MemoryMounts::default();

@@ -57,7 +57,7 @@ pub fn stat(root: &Root, pid: Pid) -> Result<Stat, ReadError> {
     parse(&root.read(&path)?, &root.path(&path))
 }
 
-/// Reads the text of `/proc/PID/stat`; `path` is named in errors.
+/// Reads the text of `/proc/PID/stat`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let bad = || ReadError::malformed(path, 1, text.trim_end(), "`pid (name) state parent ...`");
     // A name may contain spaces, newlines and parentheses: the last `)` ends it.

@@ -192,7 +192,7 @@ const ROWS: &[Row] = &[
     row(0x56, Micro, Data, &[M4], 16, Some(4)),
     row(0x57, Micro, Data, &[K4], 16, Some(4)),
     row(0x59, Micro, Data, &[K4], 16, Some(0)),
-    // Called "DTLB0", but Nehalem has no DTLB1.
+    // The SDM calls this array "DTLB0", but Nehalem has no DTLB1.
     row(0x5a, First, Data, &[M2, M4], 32, Some(4)),
     row(0x5b, First, Data, &[K4, M4], 64, None),
     row(0x5c, First, Data, &[K4, M4], 128, None),

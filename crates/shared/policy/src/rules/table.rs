@@ -167,13 +167,11 @@ impl<T: Number + Default> Number for Option<T> {
     }
 }
 
-/// Limits of a key.
 pub(crate) const fn limit(min: u64, max: u64, says: &'static str) -> Option<Limit> {
     Some(Limit { min, max, says })
 }
 
 const DAY: u64 = 24 * 60 * 60 * 1_000_000_000;
-/// Limits of a daemon's period.
 pub(crate) const PERIOD: Option<Limit> = limit(1, DAY, "must be more than 0s, at most 24h");
 /// Limits of a time that may be zero.
 pub(crate) const WAIT: Option<Limit> = limit(0, DAY, "must be at most 24h");

@@ -48,7 +48,6 @@ impl<const N: usize, const B: usize> Full<N, B> {
         Some(full)
     }
 
-    /// Whether the array is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.tags[Self::at(self.head)] == EMPTY
     }

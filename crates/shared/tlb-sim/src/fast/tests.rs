@@ -86,7 +86,7 @@ fn shapes<V: Vectors>(vectors: V, machine: &Machine, steps: &[Step]) -> usize {
     one::<V, Sets<8, 128>, Sets<16, 512>>(vectors, machine, steps)
         + one::<V, Full<128, 1024>, Sets<16, 512>>(vectors, machine, steps)
         + one::<V, Full<128, 1024>, Sets<32, 512>>(vectors, machine, steps)
-        // So few buckets that entries must share buckets.
+        // Few buckets, so that entries must share them.
         + one::<V, Full<128, 16>, Sets<32, 512>>(vectors, machine, steps)
 }
 

@@ -71,7 +71,7 @@ impl Header {
         }
     }
 
-    /// Encodes the header.
+    /// Returns the bytes of the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend(self.base_page.to_le_bytes());

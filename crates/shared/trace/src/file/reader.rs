@@ -81,7 +81,7 @@ impl Reader<File> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads the trace in `input`; `path` is named in errors.
+    /// Reads the trace in `input`; errors name `path`.
     ///
     /// # Errors
     /// As [`Reader::open`].

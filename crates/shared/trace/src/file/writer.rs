@@ -251,7 +251,7 @@ impl Output {
         Ok(Self { path: path.to_path_buf(), to, replace, written: 0 })
     }
 
-    /// Writes to an open file; `path` is named in errors.
+    /// Writes to an open file; errors name `path`.
     pub fn through(file: File, path: &Path) -> Self {
         let to = To::Direct(file);
         Self { path: path.to_path_buf(), to, replace: true, written: 0 }

@@ -208,7 +208,6 @@ const REGIONS: usize = 1 << 22;
 
 type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// A touched region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Touched {
     /// Region number in the address space.
@@ -219,7 +218,6 @@ pub(crate) struct Touched {
     pub last: u16,
 }
 
-/// Collects accesses.
 pub(crate) struct Collector<'a> {
     writer: Writer,
     block: Block,
@@ -392,7 +390,6 @@ impl Input {
         &mut self.reader
     }
 
-    /// Makes an error at a place in the input.
     pub(super) fn wrong(&self, place: Place, what: String, remedy: &'static str) -> TraceError {
         TraceError::Import { path: self.path.clone(), place, what, remedy }
     }
@@ -543,7 +540,6 @@ pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a decimal number.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

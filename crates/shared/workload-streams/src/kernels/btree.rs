@@ -75,7 +75,6 @@ pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
     None
 }
 
-/// Number of remaining queries.
 pub(super) fn remaining(queries: &Queries) -> u64 {
     queries.iter().map(|queries| queries.size_hint().0 as u64).sum()
 }

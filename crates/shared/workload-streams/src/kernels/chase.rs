@@ -14,7 +14,6 @@ use super::Sweep;
 
 /// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Number of nodes per page.
 const NODES: u64 = PAGE / NODE;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {

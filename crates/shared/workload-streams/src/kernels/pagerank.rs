@@ -25,12 +25,10 @@ pub(super) const SIZE: u64 = 1 << 30;
 /// Default number of iterations. The live kernel iterates until the scores converge, but the stream computes no scores.
 /// Every iteration makes the same accesses.
 pub(super) const ITERATIONS: u32 = 3;
-/// Number of vertices in a group.
 const GROUP: usize = 64;
 /// Maximum number of buckets in the live kernel's construction (`csr::BUCKETS`).
 const BUCKETS: u64 = 256;
 
-/// The arrays of the kernel.
 #[derive(Clone, Copy)]
 struct Arrays {
     ends: Area,

@@ -16,12 +16,10 @@ use crate::{Emit, Figure, Setup, Tables, WorkloadError};
 /// The options of all models of this kind.
 const OPTIONS: &[&str] = &["size", "operations", "threads", "weight"];
 
-/// The entry of the model with this name in the tables.
 pub(super) const fn entry(name: &'static str, summary: &'static str) -> Entry {
     Entry { name, summary, options: OPTIONS, defaults, build }
 }
 
-/// Defaults from the model's table.
 fn defaults(entry: &Entry, tables: &Tables) -> Vec<Given> {
     let Some(model) = tables.models.get(entry.name) else { return Vec::new() };
     let numbers = [size(model), model.visits as u64, model.threads.into(), model.weight.into()];
@@ -222,7 +220,7 @@ impl Target {
             }
             Order::Random => {
                 let number = skewed((draw >> 32) as u32, self.skew, self.pages);
-                // Not a permutation: two numbers may map to one page, which suffices for scattering.
+                // Two numbers may map to the same page, which suffices for scattering.
                 if self.scattered { ((mix(number) >> 32) * self.pages) >> 32 } else { number }
             }
         };

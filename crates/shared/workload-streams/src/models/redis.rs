@@ -150,7 +150,6 @@ impl Arena {
     }
 }
 
-/// State of the store.
 struct Store {
     table: Redis,
     values: Arena,

@@ -1,7 +1,7 @@
 //! Compares a service: a server that is started, loaded by a client, and stopped in each run.
 //!
 //! An arm's configuration applies only to the service, and only the service and its descendants are watched and
-//! counted. The other phases are shell commands. A run is a [`Session`]:
+//! counted. The other phases are shell commands. A run is a `Session`:
 //!
 //! ```text
 //! setup -> the service starts -> ready -> prepare -> load (timed) -> the service stops -> teardown

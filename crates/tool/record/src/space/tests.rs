@@ -1,5 +1,5 @@
-//! Random calls of several processes against a map of single pages; the events also go through the checker of
-//! `superpage trace verify`.
+//! Compares random calls of several processes with a map of single pages. The checker of `superpage trace verify` also
+//! checks the events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,12 +46,12 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Naive model: whether each page is accessible, and whether it ever was.
+/// Reference model: for each page, whether it is accessible, and whether it ever was.
 #[derive(Default, Clone)]
 struct Twin {
     areas: BTreeMap<u64, Rights>,
     mapped: BTreeSet<u64>,
-    /// Address by dense page number.
+    /// Address for each dense page number.
     places: BTreeMap<u32, u64>,
 }
 

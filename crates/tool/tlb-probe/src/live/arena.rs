@@ -1,7 +1,8 @@
-//! `Arena`: an address range for pages of one size, populated on demand, with each page read back.
+//! `Arena`: an address range for pages of one size, populated on demand; the size of each populated
+//! page is read back.
 //!
-//! Life cycle: starts empty; a chase populates its pages, which stay; when there are too many, all are released and the
-//! next chase starts with an empty range. See docs/decisions/tlb.md#1.
+//! Life cycle: an arena starts empty. A chase populates its pages, and they stay. If there are too many pages, all are
+//! released, and the next chase starts with an empty range. See docs/decisions/tlb.md#1.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,15 +20,15 @@ use crate::probe::{Offer, Place, ProbeError};
 pub(super) enum Means {
     /// Base pages, by first touch.
     Base,
-    /// Base pages of a file with a power of two of them. Pages are used in an order that scatters neighbours over the
-    /// whole file: the cost of a walk depends on the location of frames, and long-running programs have scattered
-    /// frames.
+    /// Base pages of a file whose number of pages is a power of two. Adjacent pages of the range get pages scattered
+    /// over the whole file: the cost of a walk depends on the location of frames, and long-running programs have
+    /// scattered frames.
     Scattered(Source),
-    /// Sizes between base page and superpage: madvise for each page alone before its first touch, so that each is a VMA
-    /// of exactly that size.
+    /// Pages of sizes between base page and superpage. Each page is advised alone before its first touch, so that each
+    /// is a VMA of exactly this size.
     Advised,
-    /// Superpages of a file, which are mapped repeatedly over the range. The TLB identifies pages by virtual address,
-    /// so a few physical pages serve thousands of entries.
+    /// Superpages of a file that is mapped repeatedly over the range. The TLB identifies pages by virtual address, so a
+    /// few physical pages can fill thousands of entries.
     File(Source),
 }
 
@@ -36,7 +37,7 @@ pub(super) enum Means {
 pub(super) struct Source {
     pub file: OwnedFd,
     pub pages: u64,
-    /// Makes another such file if there is enough memory.
+    /// Makes another file of this kind if there is enough memory.
     pub again: Option<fn(PageSize, u64) -> Option<OwnedFd>>,
 }
 
@@ -46,12 +47,12 @@ pub(super) struct Arena {
     memory: Mapping,
     means: Means,
     populated: HashSet<u64>,
-    /// Number of [`Means::Scattered`] pages used so far; not reset when pages are released, so that other frames come
-    /// next.
+    /// Number of [`Means::Scattered`] pages used so far; not reset when pages are released, so that later pages get
+    /// other frames.
     used: u64,
-    /// For reading back; `None` if the kernel has no PAGEMAP_SCAN (Linux 6.7).
+    /// For reading back page sizes; `None` if the kernel has no PAGEMAP_SCAN (Linux 6.7).
     pagemap: Option<Pagemap>,
-    /// Files used before, kept so that new files get other memory.
+    /// Files used earlier, kept so that new files get other memory.
     former: Vec<OwnedFd>,
 }
 
@@ -63,7 +64,7 @@ const MAX_PAGES: usize = 30_000;
 const KEPT_FILES: usize = 3;
 
 impl Arena {
-    /// An empty arena, over as large an address range as possible, up to `span` pages.
+    /// Makes an empty arena over an address range that is as large as possible, up to `span` pages.
     pub fn new(
         page: PageSize,
         span: u64,
@@ -83,9 +84,9 @@ impl Arena {
         self.memory.bytes_mut()
     }
 
-    /// Populates the pages of all places. New pages are populated in random order, so that neighbouring base pages have
-    /// distant frames, as on any machine after some uptime, and CPUs that coalesce neighbours into one entry (AMD since
-    /// Zen, Arm's contiguous bit) cannot do so.
+    /// Populates the pages of all places. Populates new pages in random order, so that adjacent base pages have distant
+    /// frames, as on any machine after some uptime. Then CPUs cannot coalesce adjacent pages into one entry (AMD since
+    /// Zen, Arm's contiguous bit).
     pub fn populate(&mut self, places: &[Place]) -> Result<(), ProbeError> {
         let mut new: Vec<u64> = places.iter().map(|place| place.page).collect();
         new.retain(|page| !self.populated.contains(page));
@@ -136,7 +137,8 @@ impl Arena {
         match self.means {
             Means::Base => self.memory.advise(Advice::DontNeed),
             Means::Advised | Means::File(..) | Means::Scattered(..) => {
-                // Remap in place: an unmapped range could be taken by others, and the address space cannot hold two.
+                // Remap in place: another mapping could take an unmapped range, and the address space cannot hold two
+                // such ranges.
                 self.memory.renew()?;
                 advise(&mut self.memory, &self.means);
                 Ok(())
@@ -160,7 +162,7 @@ impl Arena {
             Means::File(Source { file, pages, .. }) => {
                 let from = page % pages * size.bytes();
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
-                // hugetlb pages need no advice, and refuse it.
+                // Ignore errors: hugetlb pages refuse advice, and need none.
                 let _ = self.memory.advise_range(start..start + bytes, Advice::HugePage);
             }
         }
@@ -170,7 +172,8 @@ impl Arena {
             // A mapping of one base page cannot hold a superpage.
             Means::Scattered(..) => Ok(()),
             Means::File(..) => self.check(start, bytes, true),
-            // No call reports these sizes; `means::advised` tested them by the counter.
+            // No call reports these sizes; `means::advised` has tested them with the kernel's
+            // counter.
             Means::Advised => Ok(()),
         }
     }
@@ -197,7 +200,7 @@ impl Arena {
 /// Minimum alignment of the range, so that page numbers determine the low address bits.
 const ALIGNMENT: u64 = 1 << 30;
 
-/// Maps the address range: `span` pages, halved until it succeeds.
+/// Maps an address range of `span` pages. If that fails, halves `span` until it succeeds.
 fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> {
     let alignment = PageSize::new(page.bytes().max(ALIGNMENT)).expect("a power of two");
     let mut span = span;
@@ -223,6 +226,6 @@ fn advise(memory: &mut Mapping, means: &Means) {
 
 /// Disables THP for the range, whatever the system's settings.
 pub(super) fn no_superpages(memory: &mut Mapping) {
-    // `EINVAL`: a kernel without THP, so all pages are base pages.
+    // Ignore `EINVAL`: a kernel without THP uses base pages anyway.
     let _ = memory.advise(Advice::NoHugePage);
 }

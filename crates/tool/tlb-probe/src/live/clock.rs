@@ -1,5 +1,5 @@
 //! `Meter`: converts ticks of the time-stamp counter to core cycles. The counter's frequency is constant; the core
-//! clock is measured by additions of one cycle each, before and after every chase.
+//! clock is measured with one-cycle additions before and after every chase.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::statistics::median;
 #[derive(Debug)]
 pub(super) struct Meter {
     start: (Instant, u64),
-    /// Core cycles per tick, one value for each chase.
+    /// Number of core cycles per tick, one value for each chase.
     ratios: Vec<f64>,
     retried: u32,
 }
@@ -28,7 +28,7 @@ impl Meter {
         Self { start: (Instant::now(), ticks()), ratios: Vec::new(), retried: 0 }
     }
 
-    /// Converts the ticks that `measure` returns to core cycles; repeats the measurement if the clock changed
+    /// Converts the ticks that `measure` returns to core cycles; repeats the measurement if the core clock changed
     /// meanwhile.
     pub fn cycles(&mut self, mut measure: impl FnMut() -> f64) -> f64 {
         let mut attempt = 1;
@@ -47,7 +47,7 @@ impl Meter {
         }
     }
 
-    /// The clocks as measured so far.
+    /// Returns the clocks measured so far.
     pub fn clock(&self) -> Clock {
         let micros = self.start.0.elapsed().as_secs_f64() * 1e6;
         let counter = ticks().wrapping_sub(self.start.1) as f64 / micros;
@@ -55,7 +55,7 @@ impl Meter {
         sorted.sort_by(f64::total_cmp);
         // Without a measured ratio, a tick counts as a cycle.
         let core = if sorted.is_empty() { 1.0 } else { median(&sorted) };
-        // The extreme hundredth of the readings at either end counts as disturbed.
+        // Treat the extreme hundredth of the readings at either end as disturbed.
         let at = |share: f64| {
             let index = ((sorted.len().max(1) - 1) as f64 * share).round() as usize;
             sorted.get(index).copied().unwrap_or(1.0) * counter
@@ -69,7 +69,7 @@ impl Meter {
     }
 }
 
-/// Core cycles per tick: the maximum of three readings, since disturbances add ticks.
+/// Number of core cycles per tick: the maximum of three readings, because disturbances add ticks.
 fn ratio() -> Option<f64> {
     let reading = || adds(ROUNDS).map(|(adds, ticks)| adds as f64 / ticks.max(1) as f64);
     [reading()?, reading()?, reading()?].into_iter().reduce(f64::max)

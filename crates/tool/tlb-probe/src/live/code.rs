@@ -1,5 +1,5 @@
-//! `LiveCode`: instruction fetch on this machine as a [`Probe`]. A chase is a cycle of jumps without loads, so the
-//! difference between many and few pages is the translation of instruction addresses.
+//! `LiveCode`: instruction fetch on this machine as a [`Probe`]. A chase is a cycle of jumps without loads, so many
+//! pages differ from few pages only in the translation of instruction addresses.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use super::clock::Meter;
 use super::{WINDOWS, check_stop, means, of_page, pmd_size};
 use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 
-/// Maximum pages of one chase: twice the largest known first level (512 entries; Zen's second level for instructions),
-/// and no more lines than twice the L1 instruction cache.
+/// Maximum number of pages of one chase: twice the largest known level (512 entries; Zen's second level for
+/// instructions), and at most twice the lines of the L1 instruction cache.
 const PAGES: u64 = 1 << 10;
-/// Superpages of one chase, limited by the range of a jump; and of memory, which are mapped repeatedly.
+/// Number of superpages of one chase, limited by the range of a jump; and number of physical superpages, which are
+/// mapped repeatedly.
 const SUPERPAGES: u64 = 1 << 9;
 const FILE_SUPERPAGES: u64 = 64;
-/// Minimum number of jumps in a window.
+/// Minimum number of jumps in a time window.
 const JUMPS: u64 = 1 << 13;
 
 /// Instruction fetch on this machine.
@@ -46,7 +47,8 @@ struct Area {
 }
 
 impl LiveCode {
-    /// Allocates executable pages of those sizes of `pages` that support code: base pages and superpages; empty: both.
+    /// Allocates executable pages of the sizes in `pages` that support code: base pages and superpages. Empty `pages`
+    /// selects both.
     ///
     /// # Errors
     /// This process may not execute code, or not from memory that it wrote.
@@ -66,7 +68,7 @@ impl LiveCode {
         Ok(Self { areas, meter: Meter::new(), line, notes, stop: Arc::default() })
     }
 
-    /// As [`super::Live::stop_when`].
+    /// Like [`super::Live::stop_when`].
     pub fn stop_when(&mut self, asked: Arc<AtomicI32>) {
         self.stop = asked;
     }
@@ -90,7 +92,7 @@ impl Probe for LiveCode {
         check_stop(&self.stop)?;
         let line = self.line;
         let area = of_page(&mut self.areas, |area| &area.offer, page)?;
-        // Writing makes all pages non-executable first, which flushes their TLB entries.
+        // Writing first makes all pages non-executable, which flushes their TLB entries.
         let mut jumps = link(&mut area.code, page, line, places, seed)?;
         let lap = places.len() as u64;
         let laps = JUMPS.div_ceil(lap);
@@ -141,8 +143,8 @@ fn link<'a>(
     Jumps::link(code, &places, seed).map_err(|error| not_got(page, &error))
 }
 
-/// Touches every page of a mapping in random order, so that neighbours have distant frames and CPUs that coalesce
-/// neighbours into one entry cannot do so.
+/// Touches every page of a mapping in random order, so that adjacent pages have distant frames and CPUs cannot coalesce
+/// them into one entry.
 fn touch(memory: &mut Mapping, page: PageSize) {
     let bytes = page.bytes() as usize;
     let mut order: Vec<usize> = (0..memory.len() / bytes).collect();
@@ -155,7 +157,7 @@ fn area(page: PageSize, memory: Mapping, line: u64, means: &str) -> Result<Area,
     let pages = memory.len() as u64 / page.bytes();
     let offer = Offer { page, means: means.to_string(), pages, span: pages };
     let mut code = Code::new(memory);
-    // Test by doing.
+    // Try to make one jump.
     link(&mut code, page, line, &[Place { page: 0, line: 0 }], 1)?;
     Ok(Area { offer, code })
 }
@@ -168,7 +170,7 @@ fn base_pages(page: PageSize, line: u64) -> Result<Area, ProbeError> {
     area(page, memory, line, "anonymous memory, MADV_NOHUGEPAGE")
 }
 
-/// Superpages of shared memory, each read back; or the reason for none.
+/// Allocates superpages of shared memory and reads each back. An error says why there are none.
 fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let bytes = page.bytes() as usize;
     let error_text = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
@@ -187,7 +189,7 @@ fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let words =
         format!("shared memory, MADV_COLLAPSE; {FILE_SUPERPAGES} of them shown again and again");
     let area = area(page, memory, line, &words).map_err(|error| error_text(&error))?;
-    // Without PAGEMAP_SCAN (Linux 6.7) they cannot be checked, which the result says.
+    // Without PAGEMAP_SCAN (Linux 6.7) the superpages cannot be checked; the result says so.
     let scanned = Pagemap::open(sys::param::own_pid())
         .ok()
         .and_then(|pagemap| host::coverage::scan(&pagemap, address, address + length).ok());

@@ -1,4 +1,4 @@
-//! Finds the page sizes that this machine offers by allocating some, and the reasons for missing sizes.
+//! Finds the page sizes that this machine offers, by allocating some pages of each, and the reasons for missing sizes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,18 +15,19 @@ use crate::probe::{NotOffered, Place, ProbeError};
 /// Size of a superpage file in bytes: enough guest-physical pages to exercise the hypervisor's page tables as a
 /// medium-sized program would.
 const FILE_BYTES: u64 = 128 << 20;
-/// Maximum and minimum number of file pages over which base pages are scattered: more than an arena populates. Over 128
-/// MiB the cost of a walk depended on their location (through a hypervisor's tables: 48 to 63 cycles between runs);
-/// over 512 MiB it did not (64.0 to 64.2), and over 1 GiB it was the same.
+/// Maximum and minimum number of file pages over which base pages are scattered: more than an arena populates.
+/// Scattered over 128 MiB, the cost of a walk depended on the location of the frames (because of a hypervisor's tables,
+/// it varied from 48 to 63 cycles between runs). Over 512 MiB it did not (64.0 to 64.2 cycles), and over 1 GiB it was
+/// the same.
 const SCATTERED: (u64, u64) = (1 << 17, 1 << 15);
 /// Maximum number of pages borrowed from a hugetlb pool.
 const POOL_PAGES: u64 = 64;
 /// Size of an address range in bytes: half of the 47-bit user address space.
 const SPAN: u64 = 1 << 46;
-/// Superpages of one chase.
+/// Maximum number of superpages of one chase.
 const PAGES: u64 = 1 << 14;
 
-/// An arena for every available page size, the base page first.
+/// Makes an arena for every available page size, the base page first.
 pub(super) fn arenas(
     root: &Root,
     budget: u64,
@@ -39,7 +40,7 @@ pub(super) fn arenas(
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
-    // As much memory again stays for other measurements.
+    // Leave as much memory again for other measurements.
     let most = (budget / base.bytes() / 2).max(1);
     let count = SCATTERED.0.min(1 << most.ilog2());
     let made = if count >= SCATTERED.1 { scattered(base, count) } else { None };
@@ -57,7 +58,7 @@ pub(super) fn arenas(
     let thp = Thp::from_root(root);
     let mut off = Vec::new();
     for (size, settings) in thp.iter().flat_map(|thp| &thp.sizes) {
-        // The smallest size exists only for shared memory.
+        // Skip the smallest size, which exists only for shared memory.
         let Some(enabled) = settings.enabled.as_ref().filter(|_| Some(*size) != pmd) else {
             continue;
         };
@@ -100,7 +101,7 @@ fn remedy(does: &str) -> String {
     format!("; `superpage tlb --allow --page-size SIZE` {does} for the run")
 }
 
-/// A file of base pages, all of them allocated.
+/// Makes a file of base pages and allocates all of them.
 fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
     let bytes = count * base.bytes();
     let file = sized(memfd::create("superpage-tlb", None).ok()?, bytes).ok()?;
@@ -110,7 +111,8 @@ fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Superpages: of shared memory by MADV_COLLAPSE, which needs no setting; otherwise of the hugetlb pool.
+/// Makes superpages: shared memory with MADV_COLLAPSE, which needs no setting; if that fails, pages of the hugetlb
+/// pool.
 fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pages = (FILE_BYTES / page.bytes()).max(1);
     match collapsed(page, pages) {
@@ -128,7 +130,7 @@ pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
         let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;
         let mut memory = Mapping::sparse(bytes as usize, page)?;
         memory.put_file(0, bytes as usize, file.as_fd(), 0)?;
-        // Touch one base page of each; the collapse allocates the others.
+        // Touch one base page of each superpage; the collapse allocates the others.
         memory.bytes_mut().iter_mut().step_by(page.bytes() as usize).for_each(|byte| *byte = 1);
         memory.advise(Advice::Collapse)?;
         Ok(file)
@@ -136,7 +138,7 @@ pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
     get().map_err(|error| error.to_string())
 }
 
-/// Free pages of a hugetlb pool; the pool is not grown.
+/// Uses free pages of a hugetlb pool, and does not grow the pool.
 fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pools = HugetlbPools::read_sizes(root);
     let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
@@ -154,7 +156,7 @@ fn arena(page: PageSize, source: Source, words: &str) -> Result<Arena, String> {
     let words = format!("{words}; {} of them shown again and again", source.pages);
     let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, Means::File(source));
     let mut arena = made.map_err(|error| error.to_string())?;
-    // Test by doing: populate one page and read it back.
+    // Try it: populate one page and read its size back.
     let got = arena.populate(&[Place { page: 0, line: 0 }]);
     got.map_err(|error| error.to_string()).map(|()| arena)
 }
@@ -165,8 +167,8 @@ fn sized(file: OwnedFd, bytes: u64) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Pages of an intermediate size, if the kernel is set to allocate them on advice. The kernel's counter of the size
-/// tells how many were allocated.
+/// Uses pages of an intermediate size, if the kernel is set to allocate them on advice. The kernel's counter for this
+/// size tells how many were allocated.
 fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     let count = || {
         let thp = Thp::with_counters(root)?;
@@ -175,8 +177,8 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     };
     let (enabled, before) = count().ok_or("the kernel does not say whether they are enabled")?;
     let words = "anonymous memory, MADV_HUGEPAGE page by page";
-    // Each page has its own memory, which is zeroed at each allocation, so use no more than twice the entries of the
-    // largest TLB.
+    // Every page needs its own memory, which the kernel zeroes at each allocation. So use at most twice as many pages
+    // as the largest TLB has entries.
     let pages = (budget / page.bytes()).min(PAGES / 2);
     let made = Arena::new(page, SPAN / page.bytes(), pages, words, Means::Advised);
     let mut arena = made.map_err(|error| error.to_string())?;
@@ -193,7 +195,7 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     Ok(arena)
 }
 
-/// Bytes of a cache line.
+/// Number of bytes of a cache line.
 pub(super) fn line(root: &Root) -> u64 {
     host::Cpu::cache_line(root).unwrap_or(64) // the size on every x86-64 and nearly every Arm
 }

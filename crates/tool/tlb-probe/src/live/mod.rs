@@ -1,7 +1,7 @@
-//! `Live`: this machine as a [`Probe`]. Memory of every page size is allocated and read back, the thread is pinned to
-//! one CPU, and time is counted in core cycles.
+//! `Live`: this machine as a [`Probe`]. It allocates memory of every page size and reads the sizes back, pins the
+//! thread to one CPU, and counts time in core cycles.
 //!
-//! This module changes no system settings. A caller that changed some to enable page sizes can restore them on a
+//! This module changes no system settings. A caller that changed settings to enable page sizes can restore them on a
 //! signal: see [`Live::stop_when`].
 
 mod arena;
@@ -38,11 +38,11 @@ pub struct Live {
     pub cpu: usize,
 }
 
-/// Time windows per chase; the fastest counts, because other programs may use the CPU or its SMT sibling.
+/// Number of time windows per chase. The fastest counts, because other programs may use the CPU or its SMT sibling.
 const WINDOWS: u32 = 5;
-/// Minimum number of loads in a window: some microseconds, much more than reading the counter takes.
+/// Minimum number of loads in a window: a few microseconds, much longer than a counter reading takes.
 const LOADS: u64 = 1 << 13;
-/// Reciprocal of the share of available memory that may be touched, and the maximum in bytes.
+/// The probe touches at most 1/SHARE of the available memory, and at most MAX_BYTES bytes.
 const SHARE: u64 = 4;
 const MAX_BYTES: u64 = 2 << 30;
 
@@ -72,7 +72,7 @@ impl Live {
     }
 }
 
-/// The element of `all` with pages of this size.
+/// Finds the element of `all` with pages of this size.
 fn of_page<T>(
     all: &mut [T],
     offer: impl Fn(&T) -> &Offer,
@@ -82,7 +82,7 @@ fn of_page<T>(
     found.ok_or(ProbeError::NotOffered(page))
 }
 
-/// Fails once a stop is requested.
+/// Fails if a stop was requested.
 fn check_stop(stop: &AtomicI32) -> Result<(), ProbeError> {
     match stop.load(Ordering::SeqCst) {
         0 => Ok(()),
@@ -130,8 +130,8 @@ impl Probe for Live {
 const MAX_CPUS: usize = 8;
 const TRIAL: Duration = Duration::from_millis(4);
 
-/// The CPU on which additions run fastest, so with the least other load: in this system, in another guest or on its SMT
-/// sibling. Among equals, the last.
+/// Finds the CPU on which additions run fastest, which has the least other load from this system, other guests or its
+/// SMT sibling. Among equals, takes the last.
 fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
     let mut best = (0.0, *allowed.last().expect("this thread runs somewhere"));
     for cpu in allowed.iter().rev().take(MAX_CPUS) {
@@ -149,12 +149,12 @@ fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
     Ok(best.1)
 }
 
-/// Measures the clock of the current core; takes about 20 milliseconds.
+/// Measures the clock of the current core; this takes about 20 milliseconds.
 pub fn clock() -> Clock {
     let mut meter = Meter::new();
     for _ in 0..21 {
         let start = Instant::now();
-        // Busy-wait: an idle core lowers its clock.
+        // Busy-wait, because an idle core lowers its clock.
         meter.cycles(|| {
             while start.elapsed() < Duration::from_millis(1) {
                 std::hint::spin_loop();

@@ -1,9 +1,9 @@
 //! `TlbFlusher`: flushes the TLB before a chase, so that earlier contents do not affect it.
 //!
-//! A second level that protects old entries from new ones (Zen 5) keeps entries of earlier chases, and of the kernel
-//! that populated the chase's pages, for hundreds of laps: accesses over 1,541 pages took 21 cycles or 27, with 4,096
-//! entries. Reads of the flusher's own pages evict the kernel's entries; then MADV_DONTNEED on a large range makes the
-//! kernel flush all entries of this process. See docs/decisions/tlb.md#6.
+//! Some second levels (Zen 5) protect old entries from new ones. They keep entries of earlier chases, and of the
+//! kernel's population of the pages, for hundreds of laps: with 4,096 entries, accesses over 1,541 pages took either 21
+//! or 27 cycles. Reads of the flusher's own pages evict the kernel's entries; then MADV_DONTNEED on a large range makes
+//! the kernel flush all entries of this process. See docs/decisions/tlb.md#6.
 
 use std::hint::black_box;
 
@@ -15,16 +15,15 @@ use super::arena::no_superpages;
 
 /// Number of pages to read: twice the entries of the largest known TLB (4096, Zen 5).
 const FLUSH_PAGES: u64 = 1 << 13;
-/// Number of passes: after one pass 11 of 1,440 chases were still slow; after two, one (without any, a third).
+/// Number of passes. Without a pass a third of 1,440 chases were slow, after one pass 11, after two passes one.
 const PASSES: u32 = 2;
-/// Number of pages from the first to the last of an invalidated range; more than any kernel flushes one by one (33 on
-/// x86-64, 512 on Arm), so it flushes everything. Arm cores with range instructions flush only the range, and keep the
-/// flusher's entries.
+/// Number of pages of the invalidated range. Kernels flush at most 33 (x86-64) or 512 (Arm) pages one by one, so they
+/// flush everything. But Arm cores with range instructions flush only the range, and keep the flusher's entries.
 const INVALIDATED_PAGES: u64 = 1 << 10;
 
 #[derive(Debug)]
 pub(super) struct TlbFlusher {
-    /// Never written, so every page maps the zero page and takes no memory.
+    /// Memory that is never written, so every page maps the zero page and takes no memory.
     read: Mapping,
     invalidated: Mapping,
     page: PageSize,

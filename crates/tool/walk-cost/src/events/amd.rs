@@ -1,5 +1,5 @@
-//! AMD's Zen cores, from `memory.json` and `branch.json` of each in `tools/perf/pmu-events/arch/x86` (manual). Their
-//! events count misses and walks but not walk cycles, so the cost of a miss must be known.
+//! AMD's Zen cores, from `memory.json` and `branch.json` of each in `tools/perf/pmu-events/arch/x86` (manual). These
+//! cores count misses and walks but not walk cycles, so estimates need the cost of a miss.
 
 use super::Meaning::{PrintedOnly, SecondLevelHits, Walks, WalksOfOneSize};
 use super::Side::{Data, Fetch};
@@ -31,7 +31,7 @@ pub(super) static TABLES: &[Table] = &[
 
 const NOTE: Option<&str> = Some("Zen counts page walks, not their cycles");
 
-/// The table of a family and model; Hygon's family 18h is a Zen 1.
+/// Returns the table for a family and model. Hygon's family 18h is a Zen 1.
 pub(super) fn table(family: u32, model: u32) -> Option<&'static Table> {
     let name = match (family, model) {
         (0x17, 0..0x30) | (0x18, _) => "Zen 1",

@@ -1,6 +1,6 @@
 //! Arm's architectural events (Arm ARM, "Common event numbers"; Linux' `arch/arm64/common-and-microarch.json`, manual).
-//! DTLB_WALK_PERCYC came with PMUv3p7 (Neoverse V2; N2 lacks it): a core without it counts zero, which is then treated
-//! as unknown.
+//! DTLB_WALK_PERCYC came with PMUv3p7 (Neoverse V2; N2 lacks it): a core without this event counts zero, which is
+//! treated as unknown.
 
 use super::Meaning::{FirstLevelMisses, Outstanding, Stalled, Walks};
 use super::Side::{Data, Fetch};
@@ -8,7 +8,8 @@ use super::{Table, event};
 
 pub(super) static ARM_V8: Table = Table {
     name: "Armv8",
-    // The TRMs give no number; two is the least for which a sum can exceed the time (inferred).
+    // The TRMs do not give the number of walkers. Two is the smallest number for which a sum can
+    // exceed the time (inferred).
     walkers: 2,
     groups: &[
         &[

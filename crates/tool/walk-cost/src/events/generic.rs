@@ -1,11 +1,10 @@
-//! Event names that files contain but no table: the kernel's generic TLB events (perf-list(1), "Hardware cache event"),
-//! events of single page sizes, and events sampled for data addresses. The generic events differ by CPU: Intel's count
-//! walks, AMD's and Arm's count first-level misses, whether or not they hit in the second level
+//! Names of events that occur in files but in no table: the kernel's generic TLB events (perf-list(1), "Hardware cache
+//! event"), events of single page sizes, and events sampled for data addresses. The generic events differ by CPU:
+//! Intel's count walks, AMD's and Arm's count first-level misses, whether or not they hit in the second level
 //! (arch/x86/events/intel/core.c, arch/x86/events/amd/core.c, drivers/perf/arm_pmuv3.c).
 
 use super::{EventMeaning, Meaning, Side};
 
-/// The meaning of the event with this normalized name.
 pub(super) fn meaning_of(name: &str) -> Option<EventMeaning> {
     use Meaning::{FirstLevelMisses, HitsOfOneSize, Walks, WalksOfOneSize};
     let (side, meaning) = match name {
@@ -14,7 +13,7 @@ pub(super) fn meaning_of(name: &str) -> Option<EventMeaning> {
         // Events of Arm and AMD under perf's older names.
         "dtlb-misses" | "ls_l1_d_tlb_miss.all" | "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
         "itlb-load-misses" | "itlb-misses" => (Side::Fetch, FirstLevelMisses),
-        // Counted at retirement, with a data address (skylakex/cache.json, haswell/cache.json).
+        // These count at retirement, with a data address (skylakex/cache.json, haswell/cache.json).
         "mem_inst_retired.stlb_miss_loads" | "mem_uops_retired.stlb_miss_loads" => {
             (Side::Load, Walks)
         }

@@ -1,5 +1,5 @@
 //! Intel's cores since Sandy Bridge, from `virtual-memory.json` of each in `tools/perf/pmu-events/arch/x86` (manual),
-//! and model numbers from its `mapfile.csv`.
+//! and model numbers from that directory's `mapfile.csv`.
 //!
 //! Atom cores and Xeon Phi are missing: their events differ and were not verified.
 
@@ -48,7 +48,7 @@ pub(super) static TABLES: &[Table] = &[
         ],
         note: None,
     },
-    // The same events, but with a second walker (assumed), whose cycles are added to those of the first.
+    // Broadwell has the same events but a second walker (assumed), and adds the cycles of both walkers.
     Table {
         name: "Broadwell",
         walkers: 2,
@@ -101,7 +101,7 @@ pub(super) static TABLES: &[Table] = &[
     },
 ];
 
-/// The table of a model number of family 6.
+/// Returns the table for a model number of family 6.
 pub(super) fn table(model: u32) -> Option<&'static Table> {
     let name = match model {
         0x2a | 0x2d => "Sandy Bridge",
@@ -135,7 +135,8 @@ const fn pending(at: &Selects) -> [Event; 3] {
     ]
 }
 
-/// With one walker, the walker's busy cycles are cycles with a walk in progress.
+/// Events that count the walker's busy cycles: with one walker, these are the cycles with a walk in
+/// progress.
 const fn duration(umasks: [u64; 3]) -> [Event; 3] {
     use super::Meaning::Active;
     [
@@ -145,7 +146,7 @@ const fn duration(umasks: [u64; 3]) -> [Event; 3] {
     ]
 }
 
-/// The same events on CPUs where they sum over several walkers.
+/// The same events, on CPUs that sum them over several walkers.
 const fn summed(mut events: [Event; 3]) -> [Event; 3] {
     let mut index = 0;
     while index < events.len() {

@@ -1,5 +1,5 @@
-//! Tables of PMU events about address translation, by CPU: names, encodings and meanings. Data only;
-//! [`crate::interpret`] uses meanings, [`crate::live`] encodings.
+//! Tables of PMU events about address translation, by CPU: names, encodings and meanings. [`crate::interpret`] uses the
+//! meanings, [`crate::live`] the encodings.
 //!
 //! Names and encodings are those of the vendors' event lists as Linux carries them in `tools/perf/pmu-events/arch`
 //! (manual), so that counts can be compared with `perf stat`.
@@ -23,7 +23,8 @@ pub struct Event {
     pub select: u64,
     /// Unit mask; 0 if the architecture has none.
     pub umask: u64,
-    /// Counter mask: counts cycles with at least this many occurrences; 0 counts occurrences.
+    /// Counter mask. If nonzero, counts cycles with at least this many occurrences; 0 counts
+    /// occurrences.
     pub cmask: u64,
     /// Its meaning.
     pub meaning: EventMeaning,
@@ -56,9 +57,9 @@ pub enum Side {
 /// The quantity that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// Cycles with at least one walk in progress.
+    /// Number of cycles with at least one walk in progress.
     Active,
-    /// Walks in progress, summed over cycles: two concurrent walks count twice.
+    /// Number of walks in progress, summed over cycles: a cycle with two walks counts twice.
     Outstanding,
     /// Page walks: accesses that missed all TLB levels.
     Walks,
@@ -68,11 +69,11 @@ pub enum Meaning {
     FirstLevelMisses,
     /// Cycles in which the TLB stalled the issue of instructions: a lower bound of the cost.
     Stalled,
-    /// Walks for pages of one size; summed if no event counts all walks.
+    /// Walks for pages of one size, which are added up if no event counts all walks.
     WalksOfOneSize,
     /// Second-level hits for pages of one size.
     HitsOfOneSize,
-    /// Printed only, not part of any sum.
+    /// A count that is printed but not part of any sum.
     PrintedOnly,
 }
 
@@ -81,10 +82,10 @@ pub enum Meaning {
 pub struct Table {
     /// Name of the microarchitecture.
     pub name: &'static str,
-    /// Number of page walkers over which [`Meaning::Outstanding`] sums.
+    /// Number of page walkers whose walks [`Meaning::Outstanding`] adds up.
     pub walkers: u32,
-    /// Groups of events that are counted together with cycles, so that their shares cover the same interval. The share
-    /// is computed from the first group.
+    /// Groups of events. The events of a group are counted together with cycles, so that their shares cover the same
+    /// time. The first group determines the share.
     pub groups: &'static [&'static [Event]],
     /// A known flaw of the events that the reader must know.
     pub note: Option<&'static str>,
@@ -95,12 +96,12 @@ pub fn tables() -> impl Iterator<Item = &'static Table> {
     intel::TABLES.iter().chain(amd::TABLES).chain(std::iter::once(&arm::ARM_V8))
 }
 
-/// The table of this CPU, if known.
+/// Returns the table for this CPU, if known.
 pub fn table_of(cpu: &Cpu) -> Option<&'static Table> {
     table(cpu.vendor.as_deref()?, cpu.family, cpu.number)
 }
 
-/// The table of a CPU by the ids in cpuinfo or in a file's header.
+/// Returns the table for a CPU by the ids in cpuinfo or in a file's header.
 pub fn table(vendor: &str, family: Option<u32>, number: Option<u32>) -> Option<&'static Table> {
     match vendor {
         "GenuineIntel" if family == Some(6) => intel::table(number?),
@@ -111,8 +112,8 @@ pub fn table(vendor: &str, family: Option<u32>, number: Option<u32>) -> Option<&
     }
 }
 
-/// The meaning of the event with this normalized name: from `table` if the CPU is known, otherwise from any table or
-/// the generic events.
+/// Returns the meaning of the event with this normalized name. Looks in `table` if the CPU is known, otherwise in all
+/// tables and the generic events.
 pub fn meaning_of(normal_name: &str, table: Option<&Table>) -> Option<EventMeaning> {
     let event_of = |table: &'static Table| table.groups.iter().copied().flatten();
     let own = table.map(|table| table.groups.iter().copied().flatten());
@@ -121,12 +122,12 @@ pub fn meaning_of(normal_name: &str, table: Option<&Table>) -> Option<EventMeani
     own.or_else(any).map(|event| event.meaning).or_else(|| generic::meaning_of(normal_name))
 }
 
-/// For the tables: an event without a counter mask.
+/// Makes an event without a counter mask.
 const fn event(name: &'static str, select: u64, umask: u64, side: Side, meaning: Meaning) -> Event {
     Event { name, select, umask, cmask: 0, meaning: EventMeaning { side, meaning } }
 }
 
-/// For the tables: cycles in which an event of walks in progress is at least 1.
+/// Makes an event that counts the cycles with at least one walk in progress.
 const fn active(name: &'static str, select: u64, umask: u64, side: Side) -> Event {
     Event {
         name,
@@ -168,7 +169,8 @@ mod tests {
         }
     }
 
-    /// A name means the same on all CPUs unless a table is given: files do not always name the CPU.
+    /// Without a table, a name must mean the same on all CPUs, because files do not always name the
+    /// CPU.
     #[test]
     fn a_name_means_one_thing_but_for_broadwells_two_walkers() {
         let mut meanings: HashMap<&str, EventMeaning> = HashMap::new();

@@ -1,10 +1,11 @@
 //! Normalizes the event names that perf prints.
 
-/// The event's name in lower case, without PMU and modifiers: `cpu_core/DTLB_LOAD_MISSES.WALK_ACTIVE/u` becomes
+/// Returns the event's name in lower case, without PMU and modifiers: `cpu_core/DTLB_LOAD_MISSES.WALK_ACTIVE/u` becomes
 /// `dtlb_load_misses.walk_active`.
 pub fn normal(printed: &str) -> String {
     let name = printed.trim();
-    // `pmu/name,term=1/modifiers`: the name is a `name=` term, or else the first term.
+    // `pmu/name,term=1/modifiers`: the event's name is in a `name=` term, or else is the first
+    // term.
     let name = match name.split_once('/') {
         Some((_, inside)) => {
             let inside = inside.rsplit_once('/').map_or(inside, |(terms, _)| terms);
@@ -13,7 +14,7 @@ pub fn normal(printed: &str) -> String {
         }
         None => name,
     };
-    // Modifiers are letters after the last colon; a tracepoint's colon is followed by other letters too.
+    // Modifiers are letters after the last colon. A tracepoint also has a colon, but followed by other letters.
     let name = match name.rsplit_once(':') {
         Some((head, modifiers)) if is_modifiers(modifiers) => head,
         _ => name,
@@ -21,13 +22,13 @@ pub fn normal(printed: &str) -> String {
     name.trim_matches('\'').to_ascii_lowercase()
 }
 
-/// The modifiers after the name: `u` for user mode only, `k` for the kernel.
+/// Returns the modifiers after the name: `u` for user mode only, `k` for the kernel.
 pub fn modifiers(printed: &str) -> &str {
     let after = printed.trim().rsplit_once(['/', ':']);
     after.map_or("", |(_, modifiers)| if is_modifiers(modifiers) { modifiers } else { "" })
 }
 
-/// Modifier letters of perf-list(1), "EVENT MODIFIERS".
+/// Whether all letters are modifiers of perf-list(1), "EVENT MODIFIERS".
 fn is_modifiers(text: &str) -> bool {
     text.len() <= 8 && text.chars().all(|c| "ukhIGHpPSDWebR".contains(c))
 }

@@ -1,5 +1,5 @@
-//! `misses=9492000 cost=563 cycles=29953650000`: numbers by key, one or several per line, also in TOML syntax. The keys
-//! are [`crate::GIVEN_KEYS`].
+//! `misses=9492000 cost=563 cycles=29953650000`: numbers with keys, one or several per line; TOML syntax is accepted.
+//! The keys are [`crate::GIVEN_KEYS`].
 
 use std::io::BufRead;
 
@@ -15,12 +15,12 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
     let mut reading = Reading::default();
     while let Some(line) = lines.next()? {
         let text = line.split('#').next().unwrap_or("").trim();
-        // TOML table headers are ignored.
+        // Ignore TOML table headers.
         if text.is_empty() || text.starts_with('[') {
             continue;
         }
         for (key, value) in pairs(text).ok_or_else(|| lines.bad(text, EXPECTED))? {
-            // Unlike a kernel file, this one is written by hand: an unknown key is a mistake.
+            // Users write this file by hand, so an unknown key is a mistake.
             let field = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
             let (_, field) = field.ok_or_else(|| lines.bad(text, EXPECTED))?;
             let old = field(&mut reading.given).replace(value);
@@ -32,7 +32,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
     Ok(reading)
 }
 
-/// Whether the line is in this format, with known or unknown keys.
+/// Whether the line has this format. The keys may be unknown.
 pub(super) fn is_line(line: &str) -> bool {
     let text = line.split('#').next().unwrap_or("").trim();
     let key = text.split('=').next().unwrap_or("").trim();

@@ -1,8 +1,7 @@
-//! Readers of other tools' measurements: `perf stat -j`, `perf.data`, `opreport -l`, and `key = value`. The format is
-//! detected from the beginning of the file.
+//! Readers of other tools' measurements: `perf stat -j`, `perf.data`, `opreport -l`, and `key = value`. The beginning
+//! of the file determines the format.
 //!
-//! Readers are total: they skip unknown parts, report broken parts with their location, and use bounded memory whatever
-//! the file contains.
+//! Readers skip unknown parts, report broken parts with their location, and use bounded memory for any file.
 
 mod data;
 mod keys;
@@ -32,11 +31,11 @@ pub fn read(path: &Path) -> Result<Reading, FromError> {
     if data::is_data(&head) {
         return data::read(head, file, path);
     }
-    // No seek: the file may be a pipe.
+    // Do not seek, because the file may be a pipe.
     text(std::io::Cursor::new(head.clone()).chain(file), &head, path)
 }
 
-/// Reads text in memory; `path` is named in errors.
+/// Reads text in memory; errors name `path`.
 pub fn read_text(text_at_hand: &str, path: &Path) -> Result<Reading, FromError> {
     let head = &text_at_hand.as_bytes()[..text_at_hand.len().min(HEAD as usize)];
     text(text_at_hand.as_bytes(), head, path)
@@ -55,12 +54,12 @@ fn text(input: impl Read, head: &[u8], path: &Path) -> Result<Reading, FromError
     Ok(reading)
 }
 
-/// Number of lines inspected for the format; a program's own output may come first.
+/// Number of lines inspected to find the format, because the program's own output may come first.
 const MAX_LINES: usize = 2000;
 
-/// The format of a text, by its first lines; `None` if unknown.
+/// Determines the format of a text from its first lines; `None` if unknown.
 fn format(head: &str) -> Option<Format> {
-    // A null byte: a binary file.
+    // A null byte means a binary file.
     if head.contains('\0') {
         return None;
     }

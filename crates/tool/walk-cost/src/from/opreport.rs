@@ -1,5 +1,5 @@
-//! `opreport -l` of oprofile: the samples of one event by symbol. Each sample represents the number of events given in
-//! the line `Counted EVENT events … count N`.
+//! `opreport -l` of oprofile: the samples of one event by symbol. In the line `Counted EVENT events … count N`, N is
+//! the number of events that each sample represents.
 //!
 //! The format is that of oprofile's manual (oprofile.sourceforge.io/doc/opreport.html). A file may contain several
 //! reports of one event each; a report with several events in columns is refused, because the manual does not define
@@ -23,7 +23,7 @@ pub(super) fn is_line(line: &str) -> bool {
 
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
-    // The current event: where its sum goes, and the events per sample.
+    // The current event: the field for its sum, and the number of events per sample.
     let mut event: Option<(FieldAccessor, f64)> = None;
     let mut in_table = true;
     while let Some(line) = lines.next()? {
@@ -83,7 +83,7 @@ mod tests {
 
     use crate::from::{Format, read_text};
 
-    /// In the manual's format, with the sums of LWN's worked example.
+    /// A report in the manual's format, with the sums of LWN's worked example.
     const REPORT: &str = "\
 CPU: Intel Sandy Bridge microarchitecture, speed 2401 MHz (estimated)
 Counted DTLB_LOAD_MISSES events (Load misses) with a unit mask of 0x01 (walk) count 1000

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of mappings in total, as a bound for hostile files.
+/// Maximum number of mappings in total, a limit for hostile files.
 const MAX_MAPPINGS: usize = 1 << 20;
 
-/// Mapping names by process and address, as of the last record.
+/// Names of mappings by process and address, after the last record processed.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     of_process: HashMap<i32, BTreeMap<u64, Mapping>>,
@@ -45,7 +45,7 @@ impl Spaces {
         self.mappings = (self.mappings + space.len()).saturating_sub(before);
     }
 
-    /// A child process inherits its parent's mappings; a new thread changes nothing.
+    /// Copies the parent's mappings to a child process. A new thread changes nothing.
     pub fn fork(&mut self, child: i32, parent: i32) {
         if child == parent || self.of_process.contains_key(&child) {
             return;
@@ -57,7 +57,7 @@ impl Spaces {
         }
     }
 
-    /// An exec removes all mappings.
+    /// Removes all mappings of a process, as exec does.
     pub fn exec(&mut self, pid: i32) {
         if let Some(space) = self.of_process.remove(&pid) {
             self.mappings -= space.len();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// Oracle: an array with one name per address.
+        /// Reference model: an array with one name per address.
         #[test]
         fn it_is_what_one_name_an_address_would_be(
             maps in prop::collection::vec((0u64..60, 0u64..30, 0u8..5), 0..30),

@@ -1,5 +1,5 @@
 //! `perf stat -j`: one JSON object per line (tools/perf/util/stat-display.c). Other lines are output of the program,
-//! which shares standard error.
+//! which writes to the same standard error.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ use super::number;
 use super::reading::{FromError, Reading};
 use super::sums::{Line, Sums};
 
-/// Keys that distinguish parts of the total.
+/// JSON keys that distinguish parts of a total.
 const PARTS: [&str; 8] = ["interval", "cpu", "core", "die", "socket", "node", "thread", "cluster"];
 
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {

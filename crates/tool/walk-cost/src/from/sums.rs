@@ -10,16 +10,17 @@ pub(super) struct Line {
     pub event: String,
     /// Count; `None` for `<not counted>`.
     pub value: Option<f64>,
-    /// Share of the time that the counter ran.
+    /// Share of the time for which the counter ran.
     pub counted: Option<f64>,
-    /// The part of the total: interval, CPU, socket, kind of core. Parts are summed.
+    /// The part of the total that the line covers: interval, CPU, socket, kind of core. Parts are
+    /// added up.
     pub part: String,
     /// Location of the line.
     pub source: String,
 }
 
-/// Sums by event. If an event is printed several times for one part, it was counted in several groups: each is an
-/// estimate of the same number, so their mean is used. The number of events and parts is bounded, so that a hostile
+/// Sums by event. If an event is printed several times for one part, it was counted in several groups. Each count
+/// estimates the same number, so their mean is used. The numbers of events and parts are limited, so that a hostile
 /// file cannot exhaust memory.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -31,9 +32,9 @@ pub(super) struct Sums {
 struct Event {
     name: String,
     source: String,
-    /// Sum and number of lines, by part.
+    /// For each part, the sum of the counts and the number of lines.
     parts: HashMap<String, (f64, u32)>,
-    /// Sum and number of the shares of time counted.
+    /// Sum of the lines' shares of time, and their number.
     counted: (f64, u32),
 }
 
@@ -72,7 +73,7 @@ impl Sums {
         }
     }
 
-    /// The counts in order of first appearance.
+    /// Returns the counts in order of first appearance, and notes.
     pub fn counts(self) -> (Vec<Count>, Vec<String>) {
         let counts = self.events.into_iter().map(Event::count).collect();
         let note = "the file has too many events or intervals; the rest was ignored";
@@ -86,7 +87,7 @@ impl Event {
             0 | 1 => self.source,
             parts => format!("{} and on, the sum of {parts}", self.source),
         };
-        // Sorted by size, so that the sum does not depend on the map's order.
+        // Sort the means, so that the sum does not depend on the map's order.
         let mut means: Vec<f64> =
             self.parts.values().map(|(sum, lines)| sum / f64::from(*lines)).collect();
         means.sort_by(f64::total_cmp);

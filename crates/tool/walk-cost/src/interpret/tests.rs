@@ -44,7 +44,7 @@ fn sums_of_two_walkers_may_exceed_the_time() {
     assert!((share.mid() - 0.949).abs() < 1e-3, "{share:?}");
     assert_eq!(estimate.scope, Some(Scope::User));
     assert!(estimate.notes.iter().any(|note| note.contains("instruction fetches")));
-    // The number of walkers is unknown: the lower bound must hold for the maximum.
+    // If the number of walkers is unknown, the lower bound must hold for the maximum number.
     let unknown = interpret(&counts, Context::default()).share.unwrap();
     assert!(unknown.low() <= share.low() / 2.0 + 1e-9);
 }
@@ -63,7 +63,7 @@ fn walk_cycles_over_walks_are_the_cost_of_a_walk() {
         found.map(|it| (it.value, it.source.contains("at least")))
     };
     assert_eq!(found(&counts), Some((50.0, true)));
-    // Concurrent walks: the sum counts the cycles of each walk.
+    // With concurrent walks, the sum counts the cycles of each walk.
     counts.push(count("dtlb_load_misses.walk_pending", 1.5e8));
     assert_eq!(found(&counts), Some((75.0, false)));
     counts.remove(1);
@@ -171,7 +171,7 @@ fn counts_are_divided_by_cycles_of_their_mode() {
         assert_eq!((found, of), (expected, scope), "{of_cycles:?} {of_walks:?}");
         assert!(!notes.contains("cycles were not"), "{notes}");
     }
-    // The kernel-mode half has no cycles in its mode.
+    // Cycles were not counted in kernel mode, so the kernel-mode half is ignored.
     let (found, _, notes) = share(&[cycles[1].clone(), user.clone(), kernel]);
     assert!(found == 0.1 && notes.contains(":k was counted in kernel mode, cycles were not"));
     let unlike = interpret(&[count("cycles", 1e10), user], Context::default());
@@ -218,7 +218,7 @@ fn without_loads_or_stores_there_is_no_largest_speedup() {
         assert_eq!(told(&counts), (false, true));
         assert_eq!(told(&counts[..2]), (true, false));
     }
-    // Nested walks do not restore the speedup bound.
+    // Adding counts of nested walks does not restore the speedup bound.
     let fetches = [
         count("cycles", 1e9),
         count("itlb_misses.walk_active", 1e6),
@@ -246,7 +246,7 @@ fn misses_that_would_take_more_than_all_the_time_are_unknown() {
     let above = interpret(&counts, context);
     assert!(above.reason().unwrap().contains("140 % of all cycles"), "{above:?}");
     assert!(above.evidence.iter().any(|one| one.value == 700.0), "{above:?}");
-    // Counted walk cycles are a share of at most 1, whatever multiplexing did.
+    // The share of counted walk cycles is at most 1, even if multiplexing scaled them to more.
     let walks = [count("cycles", 1e9), count("dtlb_load_misses.walk_active", 1.01e9)];
     assert_eq!(interpret(&walks, Context::default()).share.unwrap().mid(), 1.0);
 }

@@ -1,6 +1,6 @@
 //! Reader of `perf record`'s file (tools/perf/Documentation/perf.data-file-format.txt): header, event descriptions, and
-//! the records of samples, mappings and processes. Accepts files, perf's pipe format, compressed records (`-z`) and
-//! both byte orders; skips everything else.
+//! the records of samples, mappings and processes. Accepts regular files, perf's pipe format, compressed records (`-z`)
+//! and both byte orders. Skips all other records.
 
 mod sample;
 
@@ -21,12 +21,12 @@ use sample::Sample;
 /// Header size in pipe format: magic number and size.
 const PIPE_HEADER: u64 = 16;
 
-/// Whether `head` starts with the magic number of a `perf.data`.
+/// Whether `head` starts with the magic number of `perf.data`.
 pub(super) fn is_data(head: &[u8]) -> bool {
     Order::of_magic(head).is_some()
 }
 
-/// Reads a whole `perf.data`; `head` is the part already read, `path` is named in errors.
+/// Reads a whole `perf.data`. `head` is the part already read; errors name `path`.
 pub(super) fn read(head: Vec<u8>, mut file: File, path: &Path) -> Result<Reading, FromError> {
     let order = Order::of_magic(&head).unwrap_or(Order::Little);
     let records = if order.u64_at(&head, 8) == Some(PIPE_HEADER) {
@@ -57,7 +57,7 @@ enum Order {
 }
 
 impl Order {
-    /// Detects the order by the magic number `PERFILE2`, written as a 64-bit word.
+    /// Detects the byte order from the magic number `PERFILE2`, which is written as a 64-bit word.
     pub fn of_magic(head: &[u8]) -> Option<Self> {
         match head.get(..8)? {
             b"PERFILE2" => Some(Self::Little),
@@ -66,26 +66,26 @@ impl Order {
         }
     }
 
-    /// The 16-bit word at `at`; `None` beyond the end of `bytes`.
+    /// Reads the 16-bit word at offset `at`; `None` beyond the end of `bytes`.
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) })
     }
 
-    /// The 32-bit word at `at`; `None` beyond the end.
+    /// Reads the 32-bit word at offset `at`; `None` beyond the end.
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) })
     }
 
-    /// The 64-bit word at `at`; `None` beyond the end.
+    /// Reads the 64-bit word at offset `at`; `None` beyond the end.
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u64::from_le_bytes(word) } else { u64::from_be_bytes(word) })
     }
 
-    /// A 64-bit word of C bit fields, the first field in bit 0: on big-endian machines compilers allocate bit fields
-    /// from the high bit of each byte (`swap_bitfield` in tools/perf/util/session.c).
+    /// Reads a 64-bit word of C bit fields, and returns it with the first field in bit 0. On big-endian machines
+    /// compilers allocate bit fields from the high bit of each byte (`swap_bitfield` in tools/perf/util/session.c).
     pub fn bit_fields_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         let word: [u8; 8] = array(bytes, at)?;
         let reversed = word.map(u8::reverse_bits);
@@ -115,7 +115,7 @@ impl<'a, R: Read> Source<'a, R> {
         Self { input, offset: 0, path }
     }
 
-    /// Fills `bytes`; `false` if the stream has ended.
+    /// Fills `bytes`; returns `false` if the stream has ended.
     pub fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, FromError> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -150,23 +150,22 @@ impl<'a, R: Read> Source<'a, R> {
 /// The recorded events and their byte order.
 struct Events {
     pub order: Order,
-    /// In file order.
+    /// The events in file order.
     pub list: Vec<Event>,
-    /// Event index by sample id.
+    /// Event index for each sample id.
     pub of_id: HashMap<u64, usize>,
     cpu: Option<String>,
 }
 
-/// One recorded event.
 #[derive(Clone, Debug, Default)]
 struct Event {
-    /// Name on perf's command line, if the file has it.
+    /// Name as on perf's command line, if the file contains it.
     pub name: String,
     /// `sample_type`: the fields of its samples.
     pub fields: u64,
-    /// Whether non-sample records end with the same fields (`sample_id_all`).
+    /// Whether records other than samples end with the same fields (`sample_id_all`).
     pub trailer: bool,
-    /// Fixed sample period, unless samples carry their own.
+    /// Fixed sample period; `None` if samples carry their own.
     pub period: Option<u64>,
 }
 
@@ -239,11 +238,10 @@ impl Events {
 
 // The header of a `perf.data` file: offset of the records, and the event descriptions.
 
-/// Contents of the header.
 struct Header {
     /// Offset and size of the records, in bytes.
     pub data: (u64, u64),
-    /// Never empty.
+    /// The recorded events; never empty.
     pub events: Events,
 }
 
@@ -274,7 +272,7 @@ impl Header {
         if data.0.checked_add(data.1).is_none_or(|end| end > length) {
             return Err(file.broken(40, "the records end beyond the file"));
         }
-        // perf writes the size when it exits; zero means it was killed.
+        // perf writes the size when it exits; zero means that perf was killed.
         if data.1 == 0 {
             return Err(file.broken(48, "no records: perf was killed"));
         }
@@ -301,7 +299,7 @@ struct Sections<'a, R> {
 }
 
 impl<R: Read + Seek> Sections<'_, R> {
-    /// Reads `size` bytes at `offset`; they must lie inside the file.
+    /// Reads `size` bytes at `offset`, which must lie inside the file.
     fn section(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, FromError> {
         let end = offset.checked_add(size);
         if size > MAX_SECTION || end.is_none_or(|end| end > self.length) {
@@ -321,7 +319,8 @@ impl<R: Read + Seek> Sections<'_, R> {
         size: u64,
         (offset, length): (u64, u64),
     ) -> Result<(), FromError> {
-        // The first version had 64 bytes (PERF_ATTR_SIZE_VER0); 16 more locate the ids.
+        // The first version of the structure had 64 bytes (PERF_ATTR_SIZE_VER0); 16 more bytes
+        // locate the ids.
         let count = length.checked_div(size).unwrap_or(0);
         if !(64 + 16..=4096).contains(&size) || count == 0 || count > MAX_EVENTS as u64 {
             return Err(self.broken(16, "no event descriptions"));
@@ -343,9 +342,9 @@ impl<R: Read + Seek> Sections<'_, R> {
 
 // The records of a `perf.data`, sorted by time.
 //
-// perf drains the per-CPU buffers in rounds: a record may follow a later record of another CPU, but by less than one
-// round (`tools/perf/util/ordered-events.c`). So at the end of a round, records older than the previous round can be
-// processed. See docs/decisions/walk-cost.md#2.
+// perf drains the per-CPU buffers in rounds. A record may come after a later record of another CPU, but at most one
+// round after it (`tools/perf/util/ordered-events.c`). So at the end of a round, records from before the previous
+// round's end can be processed. See docs/decisions/walk-cost.md#2.
 
 /// Record types (linux/perf_event.h; from 64 on tools/perf/util/event.h).
 const MMAP: u32 = 1;
@@ -390,7 +389,7 @@ struct Records {
     unpacker: Option<Unpacker>,
 }
 
-/// Whether a sample had no period.
+/// Whether some sample had no period.
 type WithoutPeriod = bool;
 
 impl Records {
@@ -448,7 +447,8 @@ impl Records {
         usize::from(self.events.order.u16_at(head, 6).unwrap_or(0))
     }
 
-    /// Number of bytes after a record that its size does not include; only two types have some.
+    /// Number of bytes after a record that the record's size does not include. Only two record
+    /// types have such bytes.
     fn payload_size(&self, record: &[u8]) -> u64 {
         let order = self.events.order;
         match order.u32_at(record, 0) {
@@ -458,7 +458,7 @@ impl Records {
         }
     }
 
-    /// Processes a record; `false` if it is compressed and damaged.
+    /// Processes a record; returns `false` if the record is compressed and damaged.
     fn process(&mut self, record: &[u8]) -> bool {
         let order = self.events.order;
         let word = |at| order.u64_at(record, at);
@@ -501,7 +501,7 @@ impl Records {
             let mut done = 0;
             while let Some(rest) = unpacker.bytes.get(done..).filter(|rest| rest.len() >= 8) {
                 let size = self.size(rest);
-                // Nested compression: perf does not write it, and it would allow unbounded recursion.
+                // Refuse nested compression: perf does not write it, and it would allow unbounded recursion.
                 let kind = self.events.order.u32_at(rest, 0);
                 if size < 8 || matches!(kind, Some(COMPRESSED | COMPRESSED2)) {
                     return false;
@@ -530,7 +530,7 @@ impl Records {
         }
     }
 
-    /// Processes the buffered records up to `time`, in order.
+    /// Processes the buffered records up to `time`, sorted by time.
     fn flush_until(&mut self, time: u64) {
         let mut buffered = std::mem::take(&mut self.buffered);
         // A stable sort: records of equal time stay in file order.
@@ -609,7 +609,8 @@ fn parse(kind: u32, misc: u16, record: &[u8], events: &Events) -> Option<(u64, R
 /// Decompressor: all compressed records of a file form one zstd stream, and a record may continue in the next one.
 struct Unpacker {
     stream: Decoder<'static>,
-    /// Decompressed bytes that are not yet processed; less than one record after each step.
+    /// Decompressed bytes that are not yet processed. After each step they are less than one
+    /// record.
     bytes: Vec<u8>,
 }
 

@@ -1,13 +1,13 @@
-//! Locates the fields of a sample: their order is fixed, `sample_type` selects them (`perf_event_open(2)`,
+//! Locates the fields of a sample. `sample_type` selects the fields, and their order is fixed (`perf_event_open(2)`,
 //! PERF_RECORD_SAMPLE).
 
 use super::Order;
 use super::{Event, Events};
 
-/// The fields of a sample that are used.
+/// The fields of a sample that this crate uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
-    /// Index of its event.
+    /// Index of the sample's event.
     pub event: usize,
     pub pid: i32,
     pub time: u64,
@@ -30,8 +30,7 @@ const IDENTIFIER: u64 = 1 << 16;
 /// Parses a sample record, including its 8-byte header. `None` if it is too short.
 pub(super) fn parse(record: &[u8], events: &Events) -> Option<Sample> {
     let (first, order) = (events.list.first()?, events.order);
-    // With PERF_SAMPLE_IDENTIFIER the id comes first and selects the layout; without it all events have the same
-    // fields.
+    // With PERF_SAMPLE_IDENTIFIER the id comes first and selects the layout; otherwise all events have the same fields.
     let event = if first.fields & IDENTIFIER != 0 {
         events.of_id.get(&order.u64_at(record, 8)?).copied()?
     } else {
@@ -75,7 +74,8 @@ fn fields(record: &[u8], event: &Event, order: Order) -> Option<Fields> {
     Some(Fields { sample, id: word(id) })
 }
 
-/// Timestamp of a non-sample record, from its trailer, whose fields are located from the end.
+/// Timestamp of a non-sample record, from its trailer. Trailer fields are located from the record's
+/// end.
 pub(super) fn time_of_other(record: &[u8], event: &Event, order: Order) -> u64 {
     if !event.trailer || event.fields & TIME == 0 {
         return 0;
