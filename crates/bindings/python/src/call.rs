@@ -1,5 +1,6 @@
 //! Runs work without the interpreter lock. ^C interrupts it, and errors and panics reach the caller.
 
+use std::ffi::CString;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use lab_cli::documents::Going;
 use operations::Failure;
+use operations::reporter::{Bar, Reporter};
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyUserWarning};
 use pyo3::prelude::*;
 
 create_exception!(superpage, Error, PyException, "What superpage could not do, in one line.");
@@ -60,4 +62,34 @@ pub fn apart<T: Send>(
             }
         })
     })
+}
+
+/// Shows messages of superpage as warnings of Python.
+pub struct Warnings;
+
+impl Reporter for Warnings {
+    fn say(&self, line: &str) {
+        let Ok(line) = CString::new(line) else { return };
+        Python::attach(|py| {
+            // A warning that a filter made an error has no caller that it could be raised in.
+            let _ = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &line, 1);
+        });
+    }
+
+    fn progress(&self, _: &str, _: bool) -> Box<dyn Bar + Send> {
+        Box::new(Silent)
+    }
+}
+
+/// Shows no progress.
+struct Silent;
+
+impl Bar for Silent {
+    fn tell(&mut self, _: u64, _: Option<u64>, _: &mut dyn FnMut() -> String) {}
+
+    fn aside(&self, print: &mut dyn FnMut()) {
+        print();
+    }
+
+    fn clear(&mut self) {}
 }

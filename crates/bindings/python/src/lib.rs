@@ -49,6 +49,7 @@ mod _superpage {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         HEAP.advise();
+        operations::reporter::report_to(call::Warnings);
         module.add("Error", module.py().get_type::<Error>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

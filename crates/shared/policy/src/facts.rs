@@ -145,7 +145,7 @@ pub struct Region {
 /// [`Reads::AT_FAULT`]); for a scan, the candidate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Order of the extent; 0: the order of the page table's superpage.
+    /// Order of the extent; 0: the PMD-level size, which one page table maps.
     pub order: u8,
     /// Number of base pages in memory.
     pub populated: u32,
@@ -162,7 +162,7 @@ pub struct Extent {
 /// A mapped superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Superpage {
-    /// Order of the superpage; 0: the page table's superpage.
+    /// Order of the superpage; 0: the PMD-level size, which one page table maps.
     pub order: u8,
     /// Whether it is the shared zero superpage.
     pub zeros: bool,

@@ -97,8 +97,8 @@ fn batched<const BATCH: usize>(
 
 /// Returns nanoseconds of three sequential passes: reading two quarters of the words in parallel; reading one and
 /// writing another, as STREAM's copy does; reading two and writing a third, as STREAM's triad does. The passes access
-/// one word per cache line, to time the transfer of lines and not the core's work. (With every word, the core took
-/// longer than the lines, and the 17 % seen in STREAM disappeared.)
+/// one word per cache line, to time the transfer of lines and not the core's work: touching every word would make the
+/// loop core-bound and hide the gain of superpages (17 % in STREAM).
 pub fn streams(words: &mut [Word]) -> [f64; 3] {
     let quarter = words.len() / 4;
     let len = quarter - 2 * STREAM_OFFSET;

@@ -79,8 +79,8 @@ pub struct Args {
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
-    /// Back the program's code: file (superpages of the page cache, where the kernel supports them) or copy (else
-    /// private copies; a program that looks for its code in /proc/self/maps may break).
+    /// Back the program's code. file: superpages of the page cache, where the kernel supports them. copy: as file, otherwise
+    /// private copies, which may break a program that looks for its code in /proc/self/maps.
     #[arg(
         long,
         value_name = "HOW",

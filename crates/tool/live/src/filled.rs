@@ -42,9 +42,9 @@ pub(crate) struct Filled {
     /// Filled superpages; the one sampled last is at the end.
     superpages: VecDeque<(Pid, u64, u64)>,
     pages: u64,
-    /// Maximum number of pages without a control group, and until when it is cached (ticks). `held`: number of the
-    /// programs' pages then.
+    /// Maximum number of filled pages where no control group limits them, and the tick until which it is cached.
     most: (u64, u64),
+    /// Populated pages of the programs when `most` was computed.
     held: u64,
     /// A process whose control group has no limit, and until when that is cached (ticks).
     unlimited: Option<(Pid, u64)>,

@@ -17,7 +17,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub size: Option<ByteSize>,
 
-    /// Seed of the random choices.
+    /// Seed of the random choices: the workload's data, and in a comparison the order of runs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 

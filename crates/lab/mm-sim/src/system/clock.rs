@@ -250,8 +250,9 @@ pub(crate) struct Observed {
     /// Start time of the program.
     began: u64,
     noted: Observations,
-    /// Interval of the timeline, and time of the next moment (never, before the program begins).
+    /// Sampling interval of the timeline, in cycles.
     interval: u64,
+    /// Time of the next sample; `u64::MAX` until the program begins.
     next_moment: u64,
     /// Whether memory reached its peak in the current block.
     peaked: bool,

@@ -271,7 +271,7 @@ pub(super) fn recover(
         };
         let living = place.remove_dead()?;
         if living.iter().any(|one| one.want == Claim::Alone) {
-            // The journal's own lock already names this holder.
+            // An exclusive holder is a journal's writer: its lock reports it.
             continue;
         }
         let outcome = place.apply_claims_at_once(root).unwrap_or_else(|error| {

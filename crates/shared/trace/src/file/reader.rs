@@ -271,8 +271,8 @@ impl<R: Read + Seek> Reader<R> {
         TraceError::corrupt(&self.path, Some(number), offset, what)
     }
 
-    /// Applies the placement to a block's events, and checks that their numbers are in the stream's
-    /// range.
+    /// Checks that the page and process numbers of a block's events are within the footer's totals, then shifts them by the
+    /// reader's [`Placement`].
     fn place_events(&self, block: &mut Block) -> Result<(), &'static str> {
         let Totals { regions, processes, .. } = self.info.totals;
         let end = u64::from(regions) << 9;

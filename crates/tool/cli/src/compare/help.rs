@@ -115,4 +115,14 @@ mod tests {
         assert!(!of("superpage compare -- ./app --help-advanced"));
         assert!(!of("superpage run --help-advanced"));
     }
+
+    #[test]
+    fn named_arms_are_in_help_and_guide() {
+        let page = include_str!("../../../../../docs/guide/evaluate.md");
+        for (name, _) in launch::NAMED {
+            let words = ARMS.split(|c: char| c.is_whitespace() || c == ',');
+            assert!(words.into_iter().any(|word| word == name), "{name}: not in ARMS");
+            assert!(page.contains(&format!("\n| `{name}` | ")), "{name}: not in evaluate.md");
+        }
+    }
 }

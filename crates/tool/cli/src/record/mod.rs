@@ -44,7 +44,7 @@ pub struct Args {
     instructions: bool,
 
     /// Record only first touches, at native speed and on base pages: the kernel's page-fault events (needs
-    /// root or CAP_PERFMON, and tracefs). Unmapped memory is not recorded.
+    /// root or CAP_PERFMON, and tracefs). munmap is not recorded: the kernel does not report it.
     #[arg(long, conflicts_with_all = ["filter", "instructions", "no_follow"])]
     faults: bool,
 
