@@ -7,7 +7,7 @@ use units::PageSize;
 
 use crate::kernel;
 
-/// Linux errno values, the same on all its architectures.
+/// Linux errno values that are the same on all architectures.
 mod errno {
     pub const EPERM: i32 = 1;
     pub const ENOMEM: i32 = 12;
@@ -24,7 +24,7 @@ pub enum Reason {
     PoolTooSmall {
         /// The pool's page size.
         page: PageSize,
-        /// Number of superpages of that size that the request needs, rounded up.
+        /// Number of superpages of this size that the request needs, rounded up.
         needed: u64,
         /// Number of superpages that could be reserved, including overcommit.
         free: u64,
@@ -65,8 +65,8 @@ pub struct Error {
 }
 
 impl Reason {
-    /// Returns why a mapping of the pool failed, judged by the pool's current counters. Under contention this is a
-    /// guess.
+    /// Returns why a mapping of the pool failed, according to the pool's current counters. If other processes use the
+    /// pool at the same time, the result is a guess.
     pub(crate) fn from_mapping(error: &SysError, len: usize, page: PageSize) -> Self {
         if [errno::EPERM, errno::EACCES].contains(&error.errno()) {
             return Self::NoPermission;

@@ -27,7 +27,8 @@ pub enum Fallback {
 pub enum Backing {
     /// Only pool superpages of this size.
     Superpages(PageSize),
-    /// Memory advised to use THP, and the reason; [`Region::coverage`] reports the result.
+    /// Memory advised to use THP, and why the pool did not provide superpages. [`Region::coverage`] reports the
+    /// resulting superpages.
     Advised(Reason),
     /// Base pages, and the reason.
     Base(Reason),
@@ -52,7 +53,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Requests `len` bytes on superpages of the kernel's default size, or an error.
+    /// Makes a request for `len` bytes on superpages of the kernel's default size. If the pool has too few, the request
+    /// fails.
     pub fn new(len: usize) -> Self {
         Self { len, page: None, fallback: Fallback::Error, node: None }
     }

@@ -38,7 +38,7 @@ pub fn apart<T: Send>(
     };
     py.detach(|| {
         scope(|scope| {
-            // Dropped when the work ends, even by a panic.
+            // `alive` is dropped when the work ends, even by a panic; `done` then reports a disconnection.
             let (alive, done) = channel::<()>();
             let worker = Builder::new().spawn_scoped(scope, || {
                 let _alive = alive;
@@ -71,7 +71,8 @@ impl Reporter for Warnings {
     fn say(&self, line: &str) {
         let Ok(line) = CString::new(line) else { return };
         Python::attach(|py| {
-            // A warning that a filter made an error has no caller that it could be raised in.
+            // If a warning filter turns the warning into an exception, there is no Python caller in which to raise the
+            // exception.
             let _ = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &line, 1);
         });
     }

@@ -50,7 +50,8 @@ pub fn lab_tables() -> PyResult<String> {
     documents::tables().map_err(failed)
 }
 
-/// JSON, Parquet, number of cells with results, number of planned cells, and failed passes with the reasons.
+/// The JSON document, the Parquet file, the number of cells with results, the number of planned cells, and the failed
+/// passes with their reasons.
 type Swept<'py> = (String, Bound<'py, PyBytes>, usize, usize, Vec<(String, String)>);
 
 /// Runs `superpage lab sweep`: plans, runs and merges.

@@ -63,7 +63,8 @@ impl Outputs {
             true => lab::plot::page(reports),
             false => lab::plot::svg(reports),
         });
-        // A table already says how its runs ended; print that too if the output is a document or a file.
+        // A printed table already says how its runs ended. If the output is a document or a file, print how they ended
+        // too.
         if self.json || to.is_some_and(|path| !files::is_stdout(path)) {
             let ends: Vec<String> = reports.iter().filter_map(super::words::end_of).collect();
             if !ends.is_empty() {

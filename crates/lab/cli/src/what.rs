@@ -183,7 +183,8 @@ pub fn trace(word: &str) -> Result<Reader, Failure> {
     operations::traces::open(Path::new(word)).map_err(Failure::usage)
 }
 
-/// Finds a fragmentation. Its contents are free lists, if it has any: this machine's now, or those in a report.
+/// Finds a fragmentation. If the fragmentation copies free lists, its contents are these lists: this machine's current
+/// ones, or those in a report.
 pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
     let lists = match word {
         FROM_MACHINE => Some(free_lists()?),

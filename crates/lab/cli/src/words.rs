@@ -262,7 +262,8 @@ pub fn why(reports: &[Report]) -> String {
     text
 }
 
-/// Returns the reports of real systems, without unreachable bounds; with the bounds if fewer than two are left.
+/// Returns the reports of real systems, without unreachable bounds. If fewer than two reports would be left, returns
+/// all of them.
 fn judged(reports: &[Report]) -> Vec<&Report> {
     let systems: Vec<&Report> = reports.iter().filter(|report| !report.bound).collect();
     if systems.len() > 1 { systems } else { reports.iter().collect() }

@@ -42,7 +42,8 @@ pub(super) enum Stage {
 
 /// `Cpu::at` while the CPU is at no server.
 const NOWHERE: u32 = u32::MAX;
-/// Indices of servers: the cache line of the mapping's lock, the counter, then the free lists and the page tables.
+/// Indices of servers, in this order: the cache line of the mapping's lock, the counter, then the free lists and the
+/// page tables.
 const MAP: u32 = 0;
 const COUNTER: u32 = 1;
 const LISTS: u32 = 2;
@@ -57,8 +58,9 @@ pub(super) struct Cpu {
     pub later: u64,
     /// Time for which the CPU will hold the requested lock.
     pub hold: u64,
-    /// The next page to touch, and the page after the thread's slice.
+    /// The next page to touch.
     pub page: u64,
+    /// The first page after the thread's slice.
     pub end: u64,
     /// Number of pages that the current fault maps.
     pub batch: u64,
@@ -193,7 +195,8 @@ impl<'a> Engine<'a> {
             let (now, cpu) = (time_of(top.0), cpu_of(top.0));
             let before = self.cpus[cpu as usize].faults;
             let next = self.carry_out(now, cpu);
-            // One sift instead of two when the same CPU has another event, the common case.
+            // If the same CPU has another event, which is the common case, replacing the top of the heap sifts only
+            // once.
             match (next, self.heap.peek_mut()) {
                 (Some(at), Some(mut top)) => *top = Reverse(key(at, cpu)),
                 (None, Some(top)) => drop(PeekMut::pop(top)),
@@ -370,8 +373,8 @@ impl<'a> Engine<'a> {
         self.table_pages == 0
     }
 
-    /// Returns a sketch of the state: the next CPU, the time until its event in picoseconds, and the number of waiting CPUs. Most
-    /// different states have different sketches.
+    /// Returns a sketch of the state: the next CPU, the time until its event in picoseconds, and the number of waiting
+    /// CPUs. Most different states have different sketches.
     pub fn sketch(&self, now: u64) -> [u64; 3] {
         let next = self.heap.peek().map_or(0, |first| first.0 - key(now, 0));
         let waiting = |server: u32| self.servers[server as usize].waiting() as u64;
@@ -388,8 +391,8 @@ impl<'a> Engine<'a> {
         if is_even { u64::MAX } else { (page / entries + 1) * entries }
     }
 
-    /// A CPU asks for a server. `None`: the CPU owned the server already and continues at once. Otherwise the end of
-    /// its turn, if known.
+    /// Requests a server for a CPU. Returns `None` if the CPU owned the server already and continues at once. Otherwise
+    /// returns the time at which the CPU's turn ends, if that time is known yet.
     fn arrive(&mut self, server: u32, now: u64, cpu: u32, hold: u64) -> Option<Option<u64>> {
         let beside = self.beside(server);
         let own = &mut self.cpus[cpu as usize];

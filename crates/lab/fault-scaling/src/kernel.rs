@@ -20,7 +20,7 @@ pub struct Kernel {
     pub rss: ResidentCount,
     /// Kind of spin lock.
     pub lock: Lock,
-    /// Sequential faults map up to 2^this pages. 0: one page a fault.
+    /// Sequential faults map up to 2^`prefault` pages; 0: one page for each fault.
     #[serde(skip_deserializing)]
     pub prefault: u32,
     /// Prezeroing of free memory.

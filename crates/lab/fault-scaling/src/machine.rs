@@ -134,8 +134,8 @@ pub struct Costs {
     /// Unmapping and freeing a page. One thread unmaps all pages after all threads have ended.
     #[serde(deserialize_with = "time")]
     pub unmap: Time,
-    /// Contention: starting and ending a thread, one after the other. With `Pulled`, the interval between two pulled
-    /// threads.
+    /// Contention: starting and ending a thread. Threads are started one after another. With `Pulled`, the interval
+    /// between two pulled threads.
     #[serde(deserialize_with = "time")]
     pub thread: Time,
     /// Contention: transfer of a modified cache line from another node.

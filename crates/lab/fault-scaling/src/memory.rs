@@ -1,5 +1,5 @@
-//! `Memory`: per node, the free pages, zeroed or not, the time for which the memory bus is busy, and the daemon that
-//! zeroes free pages (scrubd).
+//! `Memory`: for each node, the numbers of free pages and of zeroed ones, the time for which the memory bus is busy,
+//! and the daemon that zeroes free pages (scrubd).
 //!
 //! The daemon's work is computed lazily, when a caller asks about its node. The result is exact without events. See
 //! docs/decisions/faults.md#2, #3 and #11.
@@ -19,12 +19,13 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     refill: Refill,
-    /// Pages of the largest and the smallest block that the daemon zeroes at once.
+    /// Number of pages of the largest block that the daemon zeroes at once.
     largest: u64,
+    /// Number of pages of the smallest block that the daemon zeroes at once.
     smallest: u64,
     /// CPU time per page.
     time: u64,
-    /// The engine and its time per page. The CPU zeroes the blocks that the engine does not take.
+    /// The engine and its time per page in picoseconds. The CPU zeroes the blocks that the engine does not take.
     engine: Option<(Engine, u64)>,
     /// Page size in bytes.
     page: u64,
@@ -37,8 +38,9 @@ struct Node {
     /// Number of free pages, including zeroed ones.
     free: u64,
     zeroed: u64,
-    /// Remaining time of the daemon's current block, and the block's pages. 0: the daemon sleeps.
+    /// Remaining time of the daemon's current block, in picoseconds.
     left: u64,
+    /// Number of pages of the daemon's current block; 0 while the daemon sleeps.
     block: u64,
     /// Work of the daemon since the last call of [`Memory::work`].
     work: Work,
@@ -297,7 +299,7 @@ impl Memory {
 pub(super) struct Stock {
     /// Number of pages.
     pub has: u64,
-    /// Below this, the next events depend on the number.
+    /// If the stock has fewer pages than this, the next events depend on the exact number.
     pub least: u64,
 }
 

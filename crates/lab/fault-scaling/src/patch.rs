@@ -23,7 +23,7 @@ pub enum Patch {
     RssSplit,
     /// Resident pages are not counted: readers scan the page tables.
     RssOnDemand,
-    /// Sequential faults map up to 2^this pages.
+    /// Sequential faults map up to 2^n pages, where n is the given number.
     Prefault(u32),
     /// The daemon zeroes free memory ahead of need, by the machine's rule.
     Prezero,

@@ -2,9 +2,9 @@
 //! certain to follow.
 //!
 //! A deterministic network of CPUs and servers with queues has finitely many states, so it returns to an earlier one.
-//! The finder compares whole states, not hashes, each time the anchor CPU begins a fault. It replaces the kept state
-//! after 1, 2, 4, 8 ... comparisons (Brent 1980). This finds a period of any length soon after the period begins, and
-//! needs to store only one state. See docs/decisions/faults.md#7.
+//! The finder compares whole states, not hashes, each time the anchor CPU begins a fault. The finder replaces the kept
+//! state by the current one after 1, 2, 4, 8 ... comparisons (Brent 1980). This finds a period of any length soon after
+//! the period begins, and needs to store only one state. See docs/decisions/faults.md#7.
 
 use std::cmp::Reverse;
 
@@ -14,12 +14,15 @@ use super::engine::{Engine, Stage, cpu_of, key, time_of};
 pub(super) struct Finder {
     /// The CPU at whose faults states are compared. `None`: the search is off.
     anchor: Option<u32>,
-    /// The kept state, with its sketch and its counts.
+    /// The kept state.
     kept: Vec<u64>,
+    /// Sketch of the kept state.
     sketch: [u64; 3],
+    /// Counts at the time of the kept state.
     counts: Counts,
-    /// Comparisons since the state was kept, and their maximum.
+    /// Number of comparisons since the state was kept.
     looks: u64,
+    /// Number of comparisons after which a newer state is kept.
     limit: u64,
     /// Reused buffer.
     state: Vec<u64>,

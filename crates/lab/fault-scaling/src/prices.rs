@@ -206,7 +206,7 @@ impl Prices {
         let is_counted = is_stolen && self.kernel.rss == ResidentCount::Locked;
         let stolen = if is_counted { far } else { 0 };
         let extra = match self.kernel.lock {
-            // Every node rereads the word, then all try in turn.
+            // Every node rereads the word, then all waiters try, one after another.
             Lock::TestAndSet => far + stolen + self.crowd(waiting.all) * refill,
             // Every node rereads the word; the next holder is served after half of them on average.
             Lock::Ticket => far + stolen + self.crowd(waiting.all) * refill / 2,
@@ -255,8 +255,8 @@ impl Prices {
     }
 
     /// Returns the time for a CPU to zero `pages` pages, and the time for which this occupies its node's bus. The bus
-    /// keeps order, so slower remote stores hold it longer (inferred: two CPUs of a node slow each other down by 1.6,
-    /// on local and remote memory alike; altix-8, prefault, 1 and 4 GB).
+    /// keeps order, so slower remote stores hold it longer (inferred: two CPUs of a node slow each other down by a
+    /// factor of 1.6, on local and remote memory alike; altix-8, prefault, 1 and 4 GB).
     pub fn zero(&self, pages: u64, is_local: bool) -> (u64, u64) {
         let page = if self.unit > 1 { self.costs.zero_bulk } else { self.costs.zero };
         if is_local {

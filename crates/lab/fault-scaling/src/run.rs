@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Threads are started one after the other. On altix-128, the wall-clock time that CPU time does not explain grows by
-//! the same amount per thread under all patches. With one thread it equals the unmapping. So threads on altix-128 wait
-//! until all have started. On altix-8, in a run that needs no zeroing, CPU time equals wall-clock time at 8 threads. So
-//! the threads on altix-8 ran on one CPU and were pulled to others too late (both inferred from the User, System and
-//! Wall columns). Linux 2.6.11 works so: a new thread begins in its parent's queue, and idle CPUs poll other nodes'
-//! queues now and then (assumed). A CPU whose daemon still zeroes is not idle. A thread then goes to another node,
-//! whose memory is still zeroed, and the daemon continues in parallel (inferred: altix-8, prezero, 1 GB three times, 2
-//! threads). See docs/decisions/faults.md#1.
+//! the same amount per thread under all patches. With one thread this difference equals the time of the unmapping. So
+//! threads on altix-128 wait until all have started. On altix-8, in a run that needs no zeroing, CPU time equals
+//! wall-clock time at 8 threads. So the threads on altix-8 ran on one CPU and were pulled to others too late (both
+//! inferred from the User, System and Wall columns). Linux 2.6.11 works so: a new thread begins in its parent's queue,
+//! and idle CPUs poll other nodes' queues now and then (assumed). A CPU whose daemon still zeroes is not idle. A thread
+//! then goes to another node, whose memory is still zeroed, and the daemon continues in parallel (inferred: altix-8,
+//! prezero, 1 GB three times, 2 threads). See docs/decisions/faults.md#1.
 
 use serde::Serialize;
 use units::ByteSize;
@@ -83,7 +83,7 @@ pub struct Row {
     pub resident_read_seconds: f64,
     /// Pages zeroed ahead. `None`: the kernel does not zero ahead.
     pub zeroed_ahead: Option<ZeroedAhead>,
-    /// Whether the row has more threads than CPUs were measured on this machine.
+    /// Whether the row has more threads than the measured machine had CPUs.
     pub is_prediction: bool,
     /// Number of events simulated one by one.
     pub events: u64,
@@ -224,7 +224,7 @@ impl Experiment {
 /// Bytes of a cache line. The Altix has 128-byte lines; Lameter's column counts 64-byte steps.
 pub(super) const LINE: u64 = 64;
 
-/// Runs the experiment once for each number of threads, and returns one row each.
+/// Runs the experiment once for each number of threads. Returns one row for each number.
 ///
 /// # Errors
 /// As [`Experiment::run`], for the first number of threads that fails.

@@ -18,10 +18,10 @@ pub const MAX_BLOCK_ORDER: u8 = 10;
 pub struct Scrub {
     /// The daemon starts when less than this many per mille of a node's free memory are zeroed.
     pub start_permille: u16,
-    /// The daemon stops at this many per mille.
+    /// The daemon stops when this many per mille of the node's free memory are zeroed.
     pub stop_permille: u16,
-    /// The daemon starts when 2^this pages are not zeroed, and zeroes blocks of that size first. Large blocks cost less
-    /// per byte, and serve many allocations.
+    /// The daemon starts when 2^`order` free pages are not zeroed, and zeroes blocks of that size first. Large blocks
+    /// cost less per byte, and serve many allocations.
     pub order: u8,
     /// The daemon continues with smaller blocks, down to this order.
     pub stop_order: u8,

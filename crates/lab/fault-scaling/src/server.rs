@@ -35,8 +35,8 @@ pub(super) struct Server {
     stayed: u32,
 }
 
-/// Maximum number of consecutive turns of a hierarchical lock on one node while other nodes wait. Then these "get
-/// angry" and stop the node's CPUs (docs/sources/policies.md 3.8).
+/// Maximum number of consecutive turns of a hierarchical lock on one node while other nodes wait. Then the waiting
+/// nodes "get angry" and stop the CPUs of the favoured node (docs/sources/policies.md 3.8).
 const PATIENCE: u32 = 50;
 
 impl Server {
@@ -54,8 +54,8 @@ impl Server {
         *self = Self { owner: Some(0), ..Self::new(self.kind) };
     }
 
-    /// A CPU requests the server for `hold` (0 for lines), while `beside` CPUs wait for the other lock in the same
-    /// line. `None`: the CPU is queued.
+    /// Requests the server for a CPU, which holds a lock for the time `hold` (0 for lines), while `beside` CPUs wait
+    /// for the other lock in the same line. Returns `None` if the CPU is queued.
     pub fn arrive(
         &mut self,
         cpu: u32,

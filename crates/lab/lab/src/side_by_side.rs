@@ -1,7 +1,7 @@
 //! Runs independent machines in parallel, one per thread.
 //!
 //! Work on a pool's thread (a cell of a sweep or of a table) is not split further. The cells already run in parallel,
-//! and a thread that waited for a part of its cell would steal another whole cell meanwhile.
+//! and a thread that waits for a part of its cell would start another whole cell (work stealing).
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

@@ -168,8 +168,8 @@ pub(crate) fn has_regions(machine: &Machine) -> bool {
 }
 
 /// Returns a design's policy on a machine; `of` gives the policy at a scale. If superpages have several regions, the
-/// policy is computed at a larger scale. For a pool the base page is scaled up, so that the superpage's order equals
-/// the page table's on other machines. For reservations the page table's superpage is scaled up.
+/// policy is computed at a larger scale. For a pool the base page is scaled up, so that the pool's superpage gets the
+/// order that the PMD-level size has on other machines. For reservations the PMD-level size is scaled up.
 pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     let scale = crate::scale(machine);
     let policy = of(scale);

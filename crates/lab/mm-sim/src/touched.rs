@@ -17,8 +17,9 @@ pub struct Touched {
     /// cache.
     full: Vec<u64>,
     pages: u64,
-    /// Number of touched pages before the last block, and the maximum within it.
+    /// Number of touched pages before the last block.
     before: u64,
+    /// Maximum number of touched pages within the last block.
     most: u64,
     /// Mapped pages of each process, until it exits: (process, pages), in order of mapping.
     mapped: Vec<(u32, Pages)>,

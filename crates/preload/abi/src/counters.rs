@@ -222,7 +222,7 @@ pub const fn processes() -> usize {
     PROCESSES
 }
 
-/// Index of the word that counts forks of such processes.
+/// Index of the word that counts forks of processes in which the library was active.
 pub const fn forks() -> usize {
     FORKS
 }

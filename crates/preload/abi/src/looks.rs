@@ -22,7 +22,8 @@ words! {
         Why = "why",
         /// High-water mark of the resident set (`ru_maxrss`), without hugetlb pages; 0: unknown.
         HighWater = "high_water_bytes",
-        /// Anonymous memory mapped by PTEs. This and the fields below are all 0 if memory was not read.
+        /// Anonymous memory mapped by PTEs. This and the fields below are all 0 if the process did not
+        /// read its memory.
         AnonBase = "anon_base_bytes",
         /// Anonymous memory mapped by PMDs.
         AnonThp = "anon_thp_bytes",

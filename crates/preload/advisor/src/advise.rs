@@ -7,8 +7,8 @@
 use crate::{Action, Outcome};
 use crate::{Advisor, Facts, Fallback, Kind, Pages, Request, Source, Use};
 
-/// Pieces of at least this size are decided individually. For smaller pieces, one read of free memory is valid for this
-/// many bytes in all.
+/// Pieces of at least this size are decided individually. For smaller pieces, one read of free memory serves requests
+/// of this many bytes in all.
 const MIN_DECIDED: u64 = 8 << 20;
 /// Number of superpages probed in addition to the free ones. A probe of the free ones alone would not show whether more
 /// can be made.
@@ -26,7 +26,7 @@ const MAX_US: u32 = 20_000;
 struct Extent {
     /// Bytes to the end of the piece.
     length: u64,
-    /// Bytes of the superpages that may cover it.
+    /// Bytes of the superpages that may cover the part.
     need: u64,
 }
 
@@ -198,7 +198,8 @@ impl Advisor {
         Action::Read(Source::Free)
     }
 
-    /// Advises a piece for smaller superpages, as far as they were free at the last read, and for none of the largest.
+    /// Advises as much of a piece for smaller superpages as was free in them at the last read, and nothing for the
+    /// largest.
     fn give_what_is_left(&mut self, need: u64, facts: &Facts) -> Action {
         match self.state.left_smaller.checked_sub(need).filter(|_| may_be_smaller(facts)) {
             Some(left) => {
@@ -338,7 +339,8 @@ pub(super) struct Wanted<'a> {
 pub(super) enum Fit {
     /// All of it.
     All,
-    /// All of it, although it exceeds what can ever be free: the program will not touch all of it.
+    /// All of the piece, although it exceeds the memory that can ever be free: the program will not
+    /// touch all of it.
     Oversized,
     /// This many bytes at its beginning.
     Part(u64),
@@ -401,7 +403,7 @@ impl Wanted<'_> {
         if has_part && most_is_contiguous && (exceeds_all || facts.is_reserved()) {
             return Fit::Oversized;
         }
-        // Page cache fills free memory, so base pages would wait for reclaim, too.
+        // Page cache fills free memory, so a first touch of base pages would wait for reclaim, too.
         if reclaimable >= facts.free && reclaimable >= self.need {
             match self.tried {
                 None => return Fit::Doubtful,

@@ -41,7 +41,7 @@ pub struct Facts {
 
     /// Whether a first touch of advised memory may compact (THP `defrag`).
     pub compacts: bool,
-    /// Whether superpages larger than `superpage` are enabled, too.
+    /// Whether larger superpages than `superpage` are also enabled.
     pub has_larger: bool,
     /// Total memory of the machine.
     pub total: u64,
@@ -53,9 +53,9 @@ pub struct Facts {
     pub outstanding: u64,
     /// Reclaimable memory: clean page cache and similar; `None`: not read.
     pub reclaimable: Option<u64>,
-    /// The largest smaller size (mTHP) that advised memory gets; 0: none, or not read.
+    /// The largest size below `superpage` (mTHP) that advised memory gets; 0: none, or not read.
     pub smaller: u64,
-    /// Free memory in blocks of that smaller size or more.
+    /// Free memory in blocks of the size `smaller` or more.
     pub contiguous_smaller: u64,
     /// Whether a supplier can be asked to free superpages.
     pub has_supply: bool,
@@ -147,7 +147,8 @@ pub enum Event {
     Mapped,
     /// Part of a segment is loaded, before the program runs; or a large file is mapped.
     Loaded,
-    /// A mapping was enlarged, in place or by a move, and kept its advice. Decides how much of the added part keeps it.
+    /// A mapping was enlarged, in place or by a move, and kept its advice. Decides how much of the added part keeps
+    /// the advice.
     Grew,
     /// A partly advised mapping is about to be moved or resized as a whole.
     Moves,
@@ -203,7 +204,8 @@ pub enum Source {
 
 /// Maximum number of bytes advised between two reads of the counters.
 const MAX_LOOK: u64 = 512 << 20;
-/// At least this many stalls, and fallbacks that the program's own faults explain, count as a loss.
+/// Minimum number of stalls for a loss, and also of fallbacks that the program's own faults
+/// explain.
 const MANY_FALLBACKS: u64 = 16;
 
 impl Advisor {

@@ -46,8 +46,9 @@ pub struct Pause {
     pub length: u64,
 }
 
-/// Length of the pause after a successful probe, and after the first failed one.
+/// Length of the pause after a successful probe, and after the first failed one, in bytes requested.
 const NEXT_TRIAL: u64 = 256 << 20;
+/// Maximum length of a pause, in bytes requested.
 const MAX_PAUSE: u64 = 64 << 30;
 /// Bytes advised before the first read of the machine's counters, so that small programs never read them. This is also
 /// the initial interval between reads, which doubles after each read without losses.

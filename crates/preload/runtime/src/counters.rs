@@ -103,9 +103,12 @@ fn tenths() -> u32 {
     (raw::monotonic().unwrap_or(0) / 100_000_000) as u32
 }
 
-/// Maximum wait for a reply, in nanoseconds: a base, plus a time for each of at most MOST_WAITED_FOR superpages.
+/// Base of the maximum wait for a reply, in nanoseconds. [`EACH_WAIT`] is added for each requested
+/// superpage.
 const FIRST_WAIT: i64 = 30_000_000;
+/// Nanoseconds by which one requested superpage lengthens the maximum wait.
 const EACH_WAIT: i64 = 250_000;
+/// Maximum number of superpages that lengthen the maximum wait.
 const MOST_WAITED_FOR: u32 = 4000;
 
 fn supply_word(word: usize) -> Option<&'static AtomicU32> {

@@ -105,7 +105,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// As [`Lock::with`]; calls `reentered` in place of `None`.
+    /// As [`Lock::with`], but calls `reentered` where [`Lock::with`] returns `None`.
     pub fn with_or<R>(
         &'static self,
         work: impl FnOnce(&mut T) -> R,

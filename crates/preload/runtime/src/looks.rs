@@ -24,10 +24,12 @@ use crate::{counters, files, filter, raw, settings, sizes, text};
 const MIN_BYTES: u64 = 16 << 20;
 /// Minimum bytes freed between checks.
 const MIN_STEP: usize = 1 << 20;
-/// Memory freed between checks, as a fraction of the held memory; also the growth that makes a look worthwhile.
+/// A check is due whenever 1/STEPS of the held memory was freed. Growth by the same fraction makes a look
+/// worthwhile.
 const STEPS: u64 = 32;
-/// Estimated cost of a look in nanoseconds: for the VMAs of a process, and for a GiB of base pages.
+/// Estimated cost of the VMAs of a process in a look, in nanoseconds.
 const LOOK_COST_NS: u64 = 100_000;
+/// Estimated cost of a GiB of base pages in a look, in nanoseconds.
 const LOOK_COST_PER_GIB_NS: u64 = 1_400_000;
 /// Looks take at most 1/CPU_DIVISOR of the CPU time of the process.
 const CPU_DIVISOR: u64 = 100;
@@ -37,11 +39,13 @@ const STALE_DIVISOR: u64 = 8;
 /// The process that the statics below describe. A vfork child shares them with its parent.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
-/// Bytes freed since the last check, and the number that triggers the next.
+/// Bytes freed since the last check.
 static RETURNED: AtomicUsize = AtomicUsize::new(0);
+/// Value of [`RETURNED`] that triggers the next check.
 static STEP: AtomicUsize = AtomicUsize::new(MIN_STEP);
-/// Bytes held at the last look, and the time of that look.
+/// Bytes held at the last look.
 static HELD: AtomicU64 = AtomicU64::new(0);
+/// Time of the last look.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// When the process started.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
@@ -138,7 +142,8 @@ fn is_worth(why: Why, held: u64, now: u64) -> bool {
 
 /// Results of getrusage(2).
 struct Usage {
-    /// In bytes. After exec at least the mark from before.
+    /// High-water mark of the resident set, in bytes. After exec it is at least the mark from
+    /// before exec.
     high_water: u64,
     /// Nanoseconds.
     cpu: u64,

@@ -173,7 +173,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
     })
 }
 
-/// Whether the VMA at `address` is advised for THP.As slow as [`each_with_marks`].
+/// Whether the VMA at `address` is advised for THP. As slow as [`each_with_marks`].
 pub fn is_advised(address: usize) -> bool {
     let mut found = false;
     let holds = |vma: &Vma| vma.start <= address && address < vma.end;

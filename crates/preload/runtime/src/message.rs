@@ -12,11 +12,13 @@ use crate::{filter, raw};
 
 const STANDARD_ERROR: i32 = 2;
 
-/// Whether [`begin`] ran, and whether descriptor 2 was open then.
+/// Whether [`begin`] ran.
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+/// Whether descriptor 2 was open when [`begin`] ran.
 static WAS_OPEN: AtomicBool = AtomicBool::new(false);
-/// Device and inode of standard error when [`begin`] ran.
+/// Device of standard error when [`begin`] ran.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
+/// Inode of standard error when [`begin`] ran.
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 fn standard_error() -> Option<(u64, u64)> {

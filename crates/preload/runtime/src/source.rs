@@ -195,7 +195,8 @@ pub fn note_rlimit_set() {
     IS_LIMITED.store(true, Ordering::SeqCst);
 }
 
-/// Checks whether private memory may lie on the pool or in files. If so, forks check for such memory from now on.
+/// Checks whether private memory may lie on the pool or in files. If it may, every later fork looks for private
+/// memory there.
 fn may_be_private() -> Result<(), Reason> {
     if IS_LIMITED.load(Ordering::SeqCst) {
         return Err(Reason::Limit);

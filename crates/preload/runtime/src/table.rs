@@ -38,7 +38,7 @@ pub struct Marks {
     pub order: c_int,
     /// mbind(2)
     pub policy: Option<MemoryPolicy>,
-    /// Memory locks; only of base pages, because hugetlb VMAs have no such flag.
+    /// Memory locks; only of base pages, because hugetlb VMAs have no flag for locks.
     pub locked: Locked,
 }
 
@@ -105,7 +105,7 @@ pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
     enter(Entry::new(range, mapping, false))
 }
 
-/// As [`add`], for base pages of such a mapping.
+/// As [`add`], for the base pages of a mapping that also has superpages.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
     enter(Entry::new(range, mapping, true))
 }

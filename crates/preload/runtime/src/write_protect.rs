@@ -100,8 +100,9 @@ impl WriteProtect {
         Self::with_system_calls().or_else(Self::user_mode_only)
     }
 
-    /// Opens a descriptor that blocks system calls, too. Needs a privilege (`CAP_SYS_PTRACE`), access to
-    /// /dev/userfaultfd (Linux 6.1), or vm.unprivileged_userfaultfd.
+    /// Opens a descriptor that blocks writes by system calls as well as by the program. Needs a
+    /// privilege (`CAP_SYS_PTRACE`), access to /dev/userfaultfd (Linux 6.1), or
+    /// vm.unprivileged_userfaultfd.
     pub fn with_system_calls() -> Option<Self> {
         let by_call = Self::from_system_call(0);
         by_call.or_else(|| {

@@ -56,7 +56,7 @@ pub struct Costs {
 pub struct Zeroing {
     /// Temporal stores: microseconds for 2 MiB, in calls of 4 KiB, 32 KiB and 2 MiB.
     pub temporal: [f64; 3],
-    /// Non-temporal stores, likewise.
+    /// Non-temporal stores: microseconds for 2 MiB, in the same three kinds of calls.
     pub non_temporal: [f64; 3],
 }
 

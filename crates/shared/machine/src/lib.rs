@@ -39,8 +39,8 @@ pub struct Machine {
     pub mhz: u32,
     /// Base page size: the smallest page that the CPU translates.
     pub base_page: PageSize,
-    /// The kernel's base page size: the CPU's, or a multiple of it. The kernel maps, zeroes and frees such a multiple
-    /// together.
+    /// The kernel's base page size: the CPU's, or a multiple of it. The kernel maps, zeroes and frees all CPU pages of
+    /// one kernel page together.
     pub kernel_page: PageSize,
     /// Superpage sizes, if they differ from those of a radix tree; see [`Machine::superpages`].
     pub own_superpages: Option<Vec<PageSize>>,

@@ -14,7 +14,8 @@ pub enum Organisation {
     /// A linear table in virtual memory: a walk reads one entry, whose virtual address must itself be translated
     /// (Itanium's short format).
     Linear {
-        /// If that translation misses the TLB, a handler walks the tree. Cycles of this handler besides its loads.
+        /// Cycles, besides its loads, of the handler that walks the tree if the translation of the virtual address
+        /// misses the TLB.
         handler_cycles: u16,
     },
 }

@@ -31,9 +31,10 @@ pub(crate) const LINE: u64 = 64;
 /// accesses a page that was not used recently (inferred; not fitted).
 pub(crate) const DATA_LINES_PER_WALK: f64 = 1.0;
 
-/// Cycles of a walk besides its loads. The only fitted number. With 12, GUPS over 64 GiB on the preset `cascade-lake`
-/// has the same ratio of walk cycles of base pages to superpages as vMitosis' logs: 5.3 (that their table has 64 GiB is
-/// inferred; `tests/integration/walks.rs`). Values of 7 to 20 change the ratio by at most a fifth.
+/// Cycles of a walk besides its loads: the only fitted number of this model. With 12 cycles, GUPS over 64 GiB on the
+/// preset `cascade-lake` has the same ratio of walk cycles of base pages to superpages as vMitosis' logs: 5.3 (that
+/// their table has 64 GiB is inferred; `tests/integration/walks.rs`). Values of 7 to 20 change the ratio by at most a
+/// fifth.
 const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {

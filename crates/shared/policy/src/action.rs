@@ -288,6 +288,6 @@ pub enum Wait {
     After(u64),
     /// At once: the pass continues.
     More,
-    /// After this many ticks, or when the list gets more candidates: the pass continues.
+    /// The pass continues after this many ticks, or earlier if the list gets more candidates.
     Pause(u64),
 }

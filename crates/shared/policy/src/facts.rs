@@ -193,7 +193,7 @@ pub struct Reservation {
 /// The machine, and the progress of the running daemon. Times are in ticks of [`crate::Scale`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Time that the daemon's pass has taken so far.
+    /// Time that the daemon's pass has taken until now.
     pub spent: u64,
     /// Time that this piece of the pass has taken so far.
     pub spent_in_piece: u64,
@@ -217,10 +217,10 @@ pub struct Machine {
     pub is_fragmented: bool,
     /// Fragmentation score; higher is worse.
     pub fragmentation: u32,
-    /// Number of free superpages (at faults with [`Reads::AT_FAULT`], for candidates with [`Reads::OF_CANDIDATES`];
-    /// there the same holds for `free` and `pages`).
+    /// Number of free superpages. Set only at faults with [`Reads::AT_FAULT`], and for candidates with
+    /// [`Reads::OF_CANDIDATES`]; for candidates, `free` and `pages` are also set only with this flag.
     pub free_superpages: u32,
-    /// Whether the next free superpage is zeroed (read with the same flags).
+    /// Whether the next free superpage is zeroed; set under the same conditions as `free_superpages`.
     pub is_prezeroed: bool,
 }
 

@@ -84,11 +84,11 @@ impl FromIterator<u8> for Orders {
 // Designs with several sizes: choosing the size that a fault maps, and the size that a scan makes.
 //
 // Both try the largest size first. A fault maps the largest size whose aligned extent lies in the mapping, is empty and
-// satisfies the condition; if memory is too short for this size, the next smaller one (Trident; mTHP). A scan gets
-// candidates of its largest size first. If a candidate does not qualify, fails the condition or gets no memory, the
-// scan gets the candidates of the next smaller size inside it ([`Action::Consider`]).
+// satisfies the condition; if memory is too short for this size, the fault maps the next smaller one (Trident; mTHP). A
+// scan gets candidates of its largest size first. If a candidate does not qualify, fails the condition or gets no
+// memory, the scan gets the candidates of the next smaller size inside it ([`Action::Consider`]).
 //
-// A scan without a condition makes no pages smaller than the page table's superpage, like khugepaged.
+// A scan without a condition makes no pages below the PMD-level size, like khugepaged.
 
 impl Policy {
     /// Whether the condition lets a fault map a page of this size.
@@ -112,7 +112,7 @@ impl Policy {
         self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
     }
 
-    /// Replaces order 0 in facts by the order of the page table's superpage.
+    /// Replaces order 0 in facts by the order of the PMD-level size.
     pub(crate) fn size(&self, order: u8) -> u8 {
         if order == 0 { self.scale.superpage } else { order }
     }

@@ -13,7 +13,7 @@ use crate::{Orders, Policy, Reads};
 pub struct Scale {
     /// Size of a base page, in bytes.
     pub base_page: u64,
-    /// Order of the page table's superpage: 9 for 2M superpages and 4K base pages.
+    /// Order of the PMD-level size, which one page table maps: 9 for 2M superpages and 4K base pages.
     pub superpage: u8,
     /// Ticks of the clock per microsecond.
     pub ticks: u64,
@@ -59,7 +59,7 @@ pub struct Physical {
     pub reserved: Orders,
     /// Orders between a base page and a superpage that a fault may map.
     pub smaller: Orders,
-    /// Orders above the page table's superpage that a fault may map.
+    /// Orders above the PMD-level size that a fault may map.
     pub larger: Orders,
 }
 

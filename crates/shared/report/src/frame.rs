@@ -35,7 +35,7 @@ pub fn file(picture: Element) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
 }
 
-/// A standalone page with these style sheets. It loads no external resources.
+/// A standalone page with these style sheets. The page loads no external resources.
 pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> String {
     let meta = |name, value| el("meta").with(name, value);
     let viewport = meta("name", "viewport").with("content", "width=device-width, initial-scale=1");

@@ -17,9 +17,10 @@ use std::process::Command;
 
 use units::Pid;
 
-/// Number of kill rounds, and the pause between rounds. So after ten seconds the guard gives up on processes that it
-/// may not kill (set-user-id programs).
+/// Number of kill rounds. With the pause between rounds they last ten seconds. Then the guard gives up on processes
+/// that it may not kill (set-user-id programs).
 const KILL_ROUNDS: u32 = 10_000;
+/// Pause between two kill rounds: 1 ms.
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A program under a guard.

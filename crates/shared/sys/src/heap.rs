@@ -61,7 +61,7 @@ fn advise(start: *mut u8, length: usize) {
 // SAFETY: each call is passed to `System` unchanged, and its result is returned.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller upholds the contract of `System`, which is the same.
+        // SAFETY: the caller upholds the contract of this function, which is also that of `System`.
         self.allocated(unsafe { System.alloc(layout) }, layout.size())
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {

@@ -66,7 +66,7 @@ mod tests {
         let before = Input::of(&reader);
         reader.read_exact(&mut [0; 4]).unwrap();
         assert!(Input::of(&reader).was_read_since(&before));
-        // The reader read everything that was written meanwhile, up to the end of file.
+        // The reader read everything that was written while it ran, up to the end of file.
         let before = Input::of(&reader);
         writer.write_all(b"more text").unwrap();
         drop(writer);

@@ -14,7 +14,7 @@ use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
 use crate::SysError;
 
-/// 64-bit words of a shared file. A futex uses the first four bytes of its word.
+/// The 64-bit words of a shared file mapping. A futex uses the first four bytes of its word.
 #[derive(Debug)]
 pub struct SharedWords {
     start: NonNull<u64>,

@@ -55,7 +55,7 @@ pub fn inherited_ignored_signals() -> Vec<i32> {
 }
 
 /// Terminates this process by `signal` without a core file, so that the parent sees the same wait status as the
-/// program's. Returns only if the signal does not kill.
+/// program's. Returns only if the signal does not terminate the process.
 pub fn die_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is a live local; the default handler takes no pointer; raise is always

@@ -47,8 +47,8 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     let parent = crate::param::own_pid();
     let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
     // SAFETY: only async-signal-safe calls are allowed between fork and exec: prctl, getppid and the others are plain
-    // system calls. Only describing an error allocates, and glibc makes its allocator usable after fork even if another
-    // thread held the lock.
+    // system calls. Only the description of an error allocates memory, and glibc makes its allocator usable after fork
+    // even if another thread held the lock.
     unsafe {
         command.pre_exec(move || {
             for signal in &ignored {

@@ -26,8 +26,8 @@ pub struct MruSets {
 }
 
 impl MruSets {
-    /// For first levels with 16 sets for base pages (64 entries, 4 ways) and 8 sets for superpages (32 entries, 4
-    /// ways), or multiples of these. Intel's cores since Sandy Bridge have such first levels.
+    /// Exact for first-level TLBs with 16 sets for base pages (64 entries, 4 ways) and 8 sets for superpages (32
+    /// entries, 4 ways), or multiples of these numbers of sets. Intel's cores since Sandy Bridge have such TLBs.
     pub const INTEL: Self = Self { base: 16, superpage: 8 };
 
     /// Whether both are powers of two up to 4096.

@@ -139,8 +139,9 @@ impl Csr {
     }
 }
 
-/// Calls `visit(from, to)` for both directions of every edge that is not a self-loop, in an order that stays in one
-/// region of `from` for a long time. A single thread visits all edges of one `from`. Returns a checksum of the edges.
+/// Calls `visit(from, to)` for both directions of every edge that is not a self-loop, ordered so that many successive
+/// calls have `from` in the same region. A single thread visits all edges of one `from`. Returns a checksum of the
+/// edges.
 fn each_edge(
     edges: &Edges,
     threads: usize,
@@ -169,7 +170,8 @@ fn each_edge(
 
 /// Bucket space per vertex in words.
 const WAITING: usize = 2;
-/// Maximum number of buckets of a thread: each writes to its own page, and these pages must stay in the TLB.
+/// Maximum number of buckets of a thread: each bucket is filled in its own page, and the pages of all buckets must stay
+/// in the TLB.
 const BUCKETS: usize = 256;
 /// Minimum number of words in a bucket. Smaller buckets do not pay off.
 const BUCKET_WORDS: usize = 64;

@@ -1,8 +1,8 @@
 //! `hashmap`: lookups in an open-addressing hash table with linear probing.
 //!
 //! A slot has 16 bytes: key and value. Five of eight slots are full, so a successful lookup reads about two adjacent
-//! slots, and an unsuccessful one four (Knuth, TAOCP 3, 6.4: 1.8 and 4.1). These are one or two cache lines, anywhere
-//! in the table.
+//! slots, and an unsuccessful lookup about four (Knuth, TAOCP 3, 6.4: 1.8 and 4.1). These are one or two cache lines,
+//! anywhere in the table.
 
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;

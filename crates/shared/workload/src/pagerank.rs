@@ -160,7 +160,7 @@ fn pull(csr: &Csr, vertices: Range<usize>, scores: &mut [f32], contributions: &[
 }
 
 /// Pushes one more iteration and returns the change of the scores. Each iteration shrinks the change by the damping
-/// factor, so the returned change must be below the last change, or below the tolerance if that was reached.
+/// factor, so the returned change must be below the last change, or below the tolerance if the scores had converged.
 fn check(csr: &Csr, scores: &[f32], done: Done, threads: usize) -> Result<f64, WorkloadError> {
     let failed = |what| WorkloadError::Verification { workload: Workload::Pagerank, what };
     if !csr.is_as_generated(threads)? {

@@ -1,13 +1,13 @@
 //! `requests`: the allocator load of a server, which repeatedly allocates, fills and frees blocks.
 //!
-//! A request allocates a block of random size (log-uniform between two limits) and writes all of it; Blocks stay until
-//! the thread reaches its memory limit; then the oldest blocks are freed. So the first requests get fresh memory, as on
+//! A request allocates a block of random size (log-uniform between two limits) and writes all of it. Blocks stay until
+//! the thread reaches its memory limit. Then the oldest blocks are freed. So the first requests get fresh memory, as on
 //! a cold server, and later requests get memory that the allocator kept. The latency of a request includes the frees
 //! that make space, the allocation and the filling. Blocks are `Vec`s and come from malloc, so that preloaded
 //! allocators and other launch settings affect them.
 //!
 //! The timed loop allocates nothing but the blocks: queue and recorder are allocated before. The first and last word of
-//! each block are checked when the block is freed, and all words of the remaining blocks at the end.
+//! each block are checked when the block is freed, and all words of the remaining blocks are checked at the end.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! `stream`: McCalpin's STREAM. Three arrays, four kernels, the reference's arithmetic and checks.
+//! `stream`: McCalpin's STREAM. It has three arrays, four kernels, and the arithmetic and checks of the reference
+//! implementation.
 //!
 //! **Offset.** With superpages the virtual address alone determines the cache set, so three arrays with equal alignment
 //! use the same sets at the same time. Gorman and Healy saw Triad lose 3.31 % on x86-64 because of this (WIOSCA 2010,

@@ -110,8 +110,8 @@ pub struct Latency {
 /// A distribution of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Pairs of a latency in seconds (exact to 1 %) and the number of such latencies, ascending. The last latency is
-    /// the exact maximum.
+    /// Pairs of a latency in seconds (exact to 1 %) and the number of recorded latencies in this bucket, ascending. The
+    /// last latency is the exact maximum.
     pub buckets: Vec<(f64, u64)>,
 }
 

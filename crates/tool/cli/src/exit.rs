@@ -61,8 +61,8 @@ fn as_root() -> String {
     format!(": sudo superpage {}", report::format::command(&words))
 }
 
-/// Prints clap's output: help to stdout with exit code 0, an error as one line to stderr with 2. For `launchers` the
-/// error suggests `--` before a program.
+/// Prints clap's output: help to stdout with exit code 0, an error as one line to stderr with exit code 2. For
+/// `launchers` the error suggests `--` before a program.
 pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {

@@ -1,5 +1,5 @@
-//! Prints messages and progress on standard error. After two seconds, work shows the part done and, where known, the
-//! remaining time.
+//! Prints messages and progress on standard error. After two seconds of work, shows the part done and, where known,
+//! the remaining time.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -29,9 +29,9 @@ use crate::exit::{self, Done, Failure};
 /// superpage reach it. A one-line report on standard error says which pages it got.
 ///
 /// Without --heap, --mmap, --shm, --text, --data, --stack and --files, libsuperpage.so backs malloc's memory and the
-/// program's own mappings with THP; for a static program glibc's tunable backs malloc's. With any of them,
-/// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
-/// pool, reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
+/// program's own mappings with THP; in a static program, glibc's tunable backs malloc's memory. With any of them,
+/// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb pool,
+/// reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: the program's, or its signal; 2 wrong usage; 125 superpage failed; 126 the program cannot be executed; 127 not found.")]
@@ -57,7 +57,7 @@ pub struct Args {
     executor: Option<Executor>,
 
     /// Run the program although a condition or threshold that decides whether the design makes superpages cannot be
-    /// applied: the report calls the run approximate. Without this flag such a design is refused.
+    /// applied: the report calls the run approximate. Without this flag, a design with such a condition is refused.
     #[arg(long, requires = "design")]
     approximate: bool,
 
@@ -65,22 +65,23 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     size: Option<PageSize>,
 
-    /// Back the heap; malloc stays glibc's.
+    /// Back the heap; the allocator stays glibc's malloc.
     #[arg(long, help_heading = "Memory")]
     heap: bool,
 
-    /// Back anonymous mappings, also those of libraries. On a hugetlb pool only where other threads'
-    /// system calls can be intercepted (see superpage(7), SUPERPAGE_POOL).
+    /// Back anonymous mappings, also those of libraries. They lie on a hugetlb pool only where other
+    /// threads' system calls can be intercepted (see superpage(7), SUPERPAGE_POOL).
     #[arg(long, help_heading = "Memory")]
     mmap: bool,
 
-    /// Back shared memory, with THP. With SUPERPAGE_POOL=always, System V segments and MAP_SHARED|MAP_ANONYMOUS use the
-    /// hugetlb pool.
+    /// Back shared memory with THP. With SUPERPAGE_POOL=always, System V segments and MAP_SHARED|MAP_ANONYMOUS use
+    /// the hugetlb pool.
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
-    /// Back the program's code. file: superpages of the page cache, where the kernel supports them. copy: as file, otherwise
-    /// private copies, which may break a program that looks for its code in /proc/self/maps.
+    /// Back the program's code. file: superpages of the page cache, where the kernel supports them. copy: as file,
+    /// but private copies where the page cache has no superpages; copies may break a program that looks for its code
+    /// in /proc/self/maps.
     #[arg(
         long,
         value_name = "HOW",
@@ -95,7 +96,7 @@ pub struct Args {
     #[arg(long, help_heading = "Memory")]
     data: bool,
 
-    /// Back stacks, of the main and all other threads, with this fixed size.
+    /// Back stacks of all threads, the main one included; each stack has this fixed size.
     #[arg(
         long,
         value_name = "SIZE",
@@ -106,9 +107,9 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Back files of at least MIN that are mapped for reading, by superpages of the page cache, made when the file is
-    /// first read (ext4, XFS, btrfs, tmpfs). Parts already cached in small pages stay small; with copy or copy:MIN,
-    /// each process gets its own superpage copy of those parts in private mappings.
+    /// Back files of at least MIN that are mapped for reading. Their superpages belong to the page cache and are made
+    /// when the file is first read (ext4, XFS, btrfs, tmpfs). Parts already cached in small pages stay small; with
+    /// copy or copy:MIN, each process gets its own superpage copy of those parts in private mappings.
     #[arg(
         long,
         value_name = "MIN",
@@ -149,8 +150,8 @@ pub struct Args {
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
     fallback: Fallback,
 
-    /// Memory of child processes: base (a forked child gets copies on base pages), same (it shares the superpages; not
-    /// guaranteed), none (as base, and programs that it executes are not backed).
+    /// Memory of child processes: base (a forked child gets copies on base pages), same (it shares the superpages;
+    /// not guaranteed), none (as base, and programs that the child executes get no superpages).
     #[arg(long, value_name = "HOW", default_value = "base", help_heading = "Memory")]
     children: Children,
 
@@ -158,8 +159,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "keep", help_heading = "Pool")]
     pool: PoolPolicy,
 
-    /// Grow the hugetlb pool for the run and shrink it afterwards (root): by SIZE now, or without SIZE
-    /// as the program asks for pages. Implies --pages hugetlb.
+    /// Grow the hugetlb pool for the run and shrink it afterwards (root): by SIZE before the program
+    /// starts, or without SIZE as the program asks for pages. Implies --pages hugetlb.
     #[arg(
         long,
         value_name = "SIZE",
@@ -366,7 +367,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(status.into())
 }
 
-/// Names the pages of memory that did not get the requested ones, as far as known.
+/// Names the kind of pages of memory that did not get the requested pages, if known.
 fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
     match (plan.pages, fallback) {
         (Pages::Hugetlb(_), Fallback::Thp) => "THP",

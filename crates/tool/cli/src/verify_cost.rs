@@ -20,11 +20,12 @@ use crate::pool::show::table;
 
 /// Predict what superpages save, then measure it, and report the error.
 ///
-/// Without a name: stream and gups. A program's accesses are recorded under QEMU, which takes 20 to 130 times its CPU
-/// time; those of built-in workloads are known. Compares the share of CPU time that superpages save: of the program, or
-/// of the timed phase of a workload. Runs continue until their ratio is known within 2 % at 99 % confidence, or until
-/// --max-runs or --max-time; the saving has a confidence interval. The bounds of a prediction come from the least and
-/// the most favourable costs and run times; the lower one also assumes that page walks overlap with other work.
+/// Without a name, does so for stream and gups. A program's accesses are recorded under QEMU, which takes 20 to 130
+/// times its CPU time; those of built-in workloads are known. Compares the share of CPU time that superpages save: of
+/// the program, or of the timed phase of a workload. Runs continue until their ratio is known within 2 % at 99 %
+/// confidence, or until --max-runs or --max-time; the saving has a confidence interval. The bounds of a prediction
+/// come from the least and the most favourable costs and run times; the lower bound also assumes that page walks
+/// overlap with other work.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Built-in workloads: gups, chase, stream, touch, pagerank, btree, hashmap.

@@ -67,7 +67,8 @@ pub struct Summary {
     pub thp_fault_fallbacks: Option<u64>,
     /// Total number of waits for compaction on the whole machine during the arm's runs.
     pub compaction_stalls: Option<u64>,
-    /// Whether coverage comes from the warm-up, because no measured run had the budget for a look.
+    /// Whether coverage comes from the warm-up, because no measured run had the CPU budget to read
+    /// the program's page tables.
     pub coverage_from_warm_up: bool,
     /// Median duration of a whole run, in seconds.
     pub run_seconds: Option<f64>,
@@ -205,7 +206,8 @@ fn effect(document: &Document, arm: usize) -> Effect {
         return own_effect(recipe, &document.arms[arm].plan, &coverages);
     }
     if coverages.is_empty() && promise == Promise::BasePages {
-        // Looks were too expensive, but every tick found that the program can have no superpage.
+        // Reading the page tables was too expensive, but every sample of the watch found that the
+        // program can have no superpage.
         let mut told = runs().filter_map(|sample| sample.memory.base_pages_only).peekable();
         if told.peek().is_some() && told.all(|base_only| base_only) {
             return Effect::AsPromised;
@@ -272,7 +274,7 @@ fn asked_of_library<'a>(recipe: &Recipe, plan: &'a Plan) -> Option<&'a str> {
 }
 
 /// Returns the number of measured runs without a look whose faults reveal base pages. Such a run has more faults than
-/// any run seen on superpages, by enough base pages to break the promise.
+/// any run whose pages were read back and kept the promise, by enough base pages to break the promise.
 fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let page = document.machine.page_size.bytes() as f64;
     let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
@@ -288,7 +290,8 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     unseen
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
-        // Require twice the maximum too: a program with many short processes varies by more than its peak.
+        // Require twice the maximum number of faults too: in a program with many short processes, faults
+        // vary by more than the base pages of its peak.
         .filter(|sample| sample.minor_faults > 2 * most)
         .filter(|sample| {
             let faults = sample.minor_faults as f64;

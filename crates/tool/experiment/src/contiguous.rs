@@ -12,9 +12,10 @@ use host::{MemInfo, Root};
 use units::PageSize;
 
 pub(crate) const STEP: u64 = 64;
-/// Maximum time, and maximum number of consecutive steps with a small gain. The kernel sometimes gives up early, and
-/// the next request continues behind the place where it stopped.
+/// Maximum time for all steps together.
 const MAX_TIME: Duration = Duration::from_secs(5);
+/// Maximum number of consecutive steps with a small gain. The kernel sometimes gives up early, and the next request
+/// continues behind the place where it stopped.
 const MAX_SHORT: u32 = 16;
 
 /// Frees as many superpages as possible. Returns the number of free superpages. Spares the memory that the rest of the

@@ -34,8 +34,9 @@ const CHUNK: u64 = 64;
 /// where they are not merged. One such page keeps its whole superpage from being free, so the last pages come from few
 /// superpages.
 const CUSHION: u64 = 40;
-/// Maximum number of passes over superpages that became free meanwhile, and the pause before each.
+/// Maximum number of passes over superpages that became free meanwhile.
 const MAX_PASSES: u32 = 3;
+/// Pause before each of these passes.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 /// Maximum number of consecutive batches that do not reduce the number of free superpages. Compaction or other
 /// processes may free them as fast, or the kernel may not give the last ones to programs (zone DMA).
@@ -57,12 +58,12 @@ impl Kind {
 pub enum Extent {
     /// All free superpages.
     All,
-    /// This many bytes; all other free memory is left alone.
+    /// Only this many bytes are fragmented; all other free memory is left alone.
     Part(ByteSize),
     /// All but this many bytes are occupied. The level applies to the bytes left.
     Leave(ByteSize),
-    /// A program needs this many bytes, and the level (in percent) of them is unavailable. All other free memory is
-    /// fragmented too. This is Frag-L of the laboratory.
+    /// A program needs this many bytes, of which the level (in percent) is made unavailable. All other free memory
+    /// is fragmented too. This is Frag-L of the laboratory.
     Needed(ByteSize),
 }
 
@@ -298,8 +299,8 @@ impl Held {
         Ok(held)
     }
 
-    /// If the goal leaves a number of superpages free, fragments those that became free since: compaction makes movable
-    /// ones whole, and other programs free theirs.
+    /// If the goal leaves a number of superpages free, fragments superpages that became free since: compaction makes
+    /// movable superpages whole, and other programs free theirs.
     ///
     /// # Errors
     /// As [`Held::take`], but memory held before stays held.

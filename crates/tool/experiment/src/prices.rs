@@ -71,7 +71,7 @@ pub struct Samples {
     sequential: [[Vec<f64>; 2]; 2],
     /// Nanoseconds of first touches: on base pages, and on superpages.
     faults: [Vec<f64>; 2],
-    /// Number of finished visits. Each visit adds the same number of times to every list.
+    /// Number of finished visits. Each visit adds equally many measurements to every list.
     visits: usize,
 }
 

@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ProcessTree {
     root: Root,
     head: Pid,
-    /// Descendants of `head` that existed before, with their start times; `None` if `head` itself is a member.
+    /// Descendants of `head` that existed before the first run, with their start times; `None` if `head`
+    /// itself is a member.
     preexisting: Option<BTreeSet<(Pid, u64)>>,
 }
 

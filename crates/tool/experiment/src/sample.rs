@@ -90,7 +90,8 @@ pub struct Sample {
     /// is unknown.
     #[serde(default)]
     pub library_answered: Option<bool>,
-    /// Bytes of superpages that the program requested from the library, granted or not; `null` as above.
+    /// Bytes of superpages that the program requested from the library, granted or not; `null` if the
+    /// library was not planned, or if the number is unknown.
     #[serde(default, deserialize_with = "units::bytes")]
     pub library_asked_bytes: Option<u64>,
     /// What superpage did for a design that it enforced itself.

@@ -27,7 +27,7 @@ use crate::fragment::{self, FragmentError};
 
 /// Number of superpages that a probe takes in addition to the free ones.
 const EXTRA_TRIED: u64 = 4;
-/// A probe takes at most one part in this many of the control group's headroom.
+/// A probe takes at most 1/TRIED_SHARE of the control group's headroom.
 const TRIED_SHARE: u64 = 4;
 const MAX_TIME: Duration = Duration::from_millis(1000);
 /// Interval at which the thread checks whether to end.
@@ -199,7 +199,8 @@ impl Work {
         contiguous::gather(&self.root, &self.journal, self.superpage, count, (MAX_TIME, 0))
     }
 
-    /// Returns the number of superpages that free memory and our control group, usually the program's too, allow.
+    /// Returns the number of superpages that free memory and our control group allow. The program is usually in
+    /// the same group.
     fn most(&self) -> u64 {
         contiguous::most(&self.root, self.superpage).min(self.headroom() / self.superpage.bytes())
     }

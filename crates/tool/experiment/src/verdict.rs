@@ -1,11 +1,10 @@
 //! The verdict on an arm: faster, slower, same, undecided, did not take effect, no data. Pure.
 //!
-//! Order of precedence: an arm that did not get what its design promised has no number at all; then missing data; then
-//! the interval decides. An interval inside the margin is "same" even if it excludes 1, because such small differences
-//! do not matter. An interval that contains 1 is "same" up to a wider margin, because the stopping rule leaves a ratio
-//! known to 2 % at best; the verdict then says within how much. A difference under the measured noise floor is never a
-//! verdict (faster-cpython ideas#480).
-//! See docs/decisions/verdicts.md#4.
+//! Order of precedence: an arm that did not get what its design promised has no number at all; then missing data;
+//! then the interval decides. An interval inside the margin is "same" even if it excludes 1, because such small
+//! differences do not matter. An interval that contains 1 is "same" up to a wider margin, because the stopping rule
+//! leaves a ratio known to 2 % at best; the verdict then says by how much the arms may differ. A difference under the
+//! measured noise floor is never a verdict (faster-cpython ideas#480). See docs/decisions/verdicts.md#4.
 
 use crate::stats::student::{Confidence, blocks_until};
 use crate::stats::{Comparison, Interval, SampleError};

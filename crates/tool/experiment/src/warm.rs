@@ -3,11 +3,11 @@
 //! decides the result: after a run on base pages, the next run on superpages took 10.4 s instead of 4.8 s, with all the
 //! extra time in the kernel.
 //!
-//! So before each run, outside the timed region, as much memory as any arm used is touched and released. Before an arm
-//! on base pages it is touched as base pages (from small free blocks), before an arm on superpages as superpages (from
-//! whole blocks). (Warming one kind left the other cold: 4.2 s instead of 0.4 s for 4 GiB.) Never more superpages are
-//! touched than are free, because compaction would make the machine better than the one to compare on.
-//! See docs/decisions/compare.md#1.
+//! So before each run, outside the timed region, as much memory as any arm used is touched and released. Before an
+//! arm on base pages it is touched as base pages (from small free blocks), before an arm on superpages as superpages
+//! (from whole blocks). (Warming one kind left the other cold: 4.2 s instead of 0.4 s for 4 GiB.) Never more
+//! superpages are touched than are free, because compaction would leave the runs more superpages than the machine
+//! really had. See docs/decisions/compare.md#1.
 
 use host::{FreeContiguity, MemInfo, Root};
 use sys::mem::{Advice, Backing, Mapping};
@@ -19,7 +19,8 @@ const CHUNK: u64 = 64 << 20;
 const MAX_OF_FREE: f64 = 0.8;
 /// Maximum share of the free superpages to touch.
 const MAX_OF_FREE_SUPERPAGES: f64 = 0.9;
-/// Safety factor on the memory, because a run's frames are not exactly those of the previous run.
+/// Factor by which more memory is touched than a run used, because a run's frames are not exactly
+/// those of the previous run.
 const MARGIN: f64 = 1.1;
 
 /// The kind of free blocks that a run takes its memory from.

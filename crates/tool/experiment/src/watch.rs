@@ -35,7 +35,7 @@ use units::{ByteSize, Pid};
 /// Permitted cost of a watch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Depth {
-    /// See as much as possible, because the run's time is not used.
+    /// See as much as possible, because no verdict uses the run's time.
     Thorough,
     /// Spend at most [`BUDGET`] of the run's time.
     WithinBudget,
@@ -47,8 +47,8 @@ pub enum Depth {
 pub const MAX_STALL: Duration = Duration::from_millis(1);
 /// Initial estimate of a look's cost, in seconds per byte: 1.4 ms for 1 GiB of base pages on a Xeon guest.
 const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
-/// The same estimate for smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one. Superpages cost almost
-/// nothing with either.
+/// Initial estimate of the cost of a look through smaps, in seconds per byte: 16 to 29 ms for 1 GiB of base pages on
+/// a Zen 4 guest, 3.5 ms on a Cascade Lake one. Superpages cost almost nothing in either kind of look.
 const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
 /// Seconds to read the mappings of one small process.
 const SECONDS_PER_PROCESS: f64 = 0.2e-3;
@@ -182,8 +182,9 @@ struct Held {
     resident: u64,
     /// Anonymous bytes; a page counts for each process that maps it.
     anon: u64,
-    /// Shared memory of the process with the most, and file pages of all, in bytes.
+    /// Bytes of shared memory of the process that has most of it.
     shmem: u64,
+    /// Bytes of file pages, summed over all processes.
     file: u64,
     /// Bounds of the bytes with each page counted once.
     once: Range,
@@ -349,7 +350,8 @@ impl Watcher {
         self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
     }
 
-    /// Returns an upper bound of the bytes in base pages: those counted at the last look plus all added since.
+    /// Returns an upper bound of the bytes in base pages: the base pages counted at the last look, plus all
+    /// memory added since.
     fn base_at_most(&self, held: Held) -> u64 {
         self.looked.as_ref().map_or(held.resident, |looked| {
             looked.base_bytes + held.resident.saturating_sub(looked.held)
@@ -464,7 +466,7 @@ impl Watcher {
             return Some(0);
         }
         let samples = waste::DEFAULT_SAMPLES / self.members.pids().len().clamp(1, 16) as u32;
-        // The sums count memory that several processes share once for each.
+        // The sums count shared memory once for each process that maps it.
         let (mut zero, mut of) = (0, 0);
         for pid in self.members.pids().to_vec() {
             match waste::sample(&self.root, pid, samples, self.seed) {
@@ -509,7 +511,7 @@ mod tests {
     fn where_no_process_was_left_to_sample_what_is_zero_is_unknown() {
         assert_eq!(zero_part(8, 0, 0), None);
         assert_eq!(zero_part(8, 0, 4), Some(0));
-        // The sample counts memory that several processes share once for each.
+        // The sample counts shared memory once for each process that maps it.
         assert_eq!(zero_part(8, 4, 16), Some(2));
     }
 

@@ -331,9 +331,9 @@ impl fmt::Display for Because {
     }
 }
 
-/// The notes of a plan. A document has their texts in `notes`, and the variants that decide in `conditions`. Documents
-/// of versions before 0.1 lack `conditions`; for these, a text in `notes` decides whether free memory was fragmented,
-/// as in those versions.
+/// The notes of a plan. A document has their texts in `notes`, and the variants that decide in `conditions`.
+/// Documents of versions before 0.1 lack `conditions`; for such documents, a text in `notes` decides whether free
+/// memory was fragmented, as it did in those versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Notes(Vec<Note>);

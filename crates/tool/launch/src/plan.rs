@@ -17,8 +17,8 @@ mod means;
 /// Facts about the machine and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Effective mode of transparent superpages of the largest size: `always`, `madvise`, `never`; `None` if the kernel
-    /// has none.
+    /// Effective mode of transparent superpages of the largest size: `always`, `madvise`, `never`; `None` if the
+    /// kernel has no transparent superpages.
     pub thp_mode: Option<String>,
     /// The smaller sizes (mTHP) that are enabled for all or for advised memory, largest first.
     pub thp_sizes: Vec<PageSize>,

@@ -20,7 +20,7 @@ pub struct Program {
     /// Path of the file.
     #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
-    /// Kind of the file, as far as it decides what reaches the program.
+    /// Kind of the file, which decides whether preloaded libraries and tunables reach the program.
     pub kind: Kind,
     /// The library that replaces glibc's malloc, if the program is linked with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

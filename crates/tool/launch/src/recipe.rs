@@ -76,7 +76,7 @@ pub struct Recipe {
     /// The requested pages.
     pub pages: Pages,
     /// The memory that libsuperpage.so backs. If empty, glibc's own means back malloc, and advice backs the program's
-    /// own mappings as far as it reaches; with fallback=error, heap and mappings are backed.
+    /// own mappings where the library reaches them; with fallback=error, heap and mappings are backed.
     #[serde(default, skip_serializing_if = "Memory::is_empty")]
     pub memory: Memory,
     /// What a request gets if the pool is exhausted.

@@ -23,16 +23,18 @@ use crate::turn::{Executor, now_since};
 const BELOW: usize = 10;
 /// Minimum number of superpages in one call.
 pub(crate) const MIN_AHEAD: usize = 4;
-/// Number of extents left to the program, because it reaches them during the call: one, or two if the extent that the
-/// program is in has this many pages. The kernel refuses (EAGAIN) an extent with a page younger than the call.
+/// One extent is left to the program, or [`OVERTAKEN`] if the extent that the program is in has more pages than this.
+/// The program reaches these extents during the call, and the kernel refuses (EAGAIN) an extent with a page younger
+/// than the call.
 const SECOND_HALF: u16 = PAGES / 2;
 const OVERTAKEN: usize = 2;
-/// The next call is made when the program has used one part in this many of the last superpages.
+/// The next call is made when the program has used 1/TRIGGER_DIVISOR of the last superpages.
 const TRIGGER_DIVISOR: usize = 4;
 /// Number of pages read to see whether a superpage is used.
 const PROBES: u64 = 4;
-/// Ticks between these reads, and ticks without use after which a front is dropped.
+/// Ticks between two such reads.
 const PURSUE_EVERY: u64 = 300;
+/// Ticks after which a front is dropped if its superpages are not used.
 const PURSUE_FOR: u64 = 50_000;
 
 /// The superpages last made ahead of one program that fills memory in order.

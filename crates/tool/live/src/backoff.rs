@@ -6,8 +6,9 @@ use units::PageSize;
 
 use crate::extent::BYTES;
 
-/// Ticks of back-off before the kernel is asked to compact again; doubled after each failure, up to the maximum.
+/// Ticks of back-off before the kernel is asked to compact again; doubled after each failure.
 const MIN_REST: u64 = 100_000;
+/// Maximum ticks of that back-off.
 const MAX_REST: u64 = 10_000_000;
 
 /// Ticks between counts of free superpages during the back-off.

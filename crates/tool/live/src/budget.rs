@@ -1,11 +1,11 @@
 //! Superpages may cost a program at most 2 % of its CPU time, so that no design is slower than base pages by more than
 //! 3 %. See docs/decisions/live.md#12.
 //!
-//! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE costs the time that the program may have waited:
-//! the whole call if the program ran before, nothing if it slept. Scanning costs its CPU time if no CPU is idle. Saved
-//! faults are credited once the pages that filled a superpage are used. Without credit no superpage is requested, and
-//! pending extents keep their place. Superpages ahead of their first touch may go into debt, if the faults that they
-//! save take longer than making them.
+//! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE costs the time that the program may have
+//! waited: the whole call if the program ran before, nothing if it slept. Scanning is charged its CPU time if no CPU
+//! is idle. Saved faults are credited once the pages that filled a superpage are used. Without credit no superpage is
+//! requested, and pending extents keep their place. Making superpages ahead of their first touch may go into debt, if
+//! the faults that they save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,32 +17,36 @@ use crate::extent::PAGES;
 
 /// One nanosecond of credit accrues per this many nanoseconds of the programs' CPU time.
 const SHARE: i64 = 50;
-/// Initial and maximum credit, in nanoseconds.
+/// Initial credit, in nanoseconds.
 const START: i64 = 1_000_000;
+/// Maximum credit, in nanoseconds.
 const MAX_CREDIT: i64 = 50_000_000;
-/// For designs that make superpages ahead: minimum credit for copying while a program grows, minimum credit while it
-/// does not, and maximum debt for making ahead. In nanoseconds.
+/// For designs that make superpages ahead: minimum credit for copying while a program grows, in nanoseconds.
 const SPARE_TO_GROW: i64 = 10 * START;
+/// For the same designs: minimum credit for copying while no program grows, in nanoseconds.
 const SPARE: i64 = 2 * START;
+/// Maximum debt for making superpages ahead, in nanoseconds.
 const DEBT: i64 = 2 * START;
 /// Minimum credit, in nanoseconds, to make superpages that save no fault while a program grows: unspent credit soon
 /// reaches [`MAX_CREDIT`].
 const PLENTY: i64 = MAX_CREDIT / 2;
-/// One call raises the price of a superpage ahead by at most one part in this many, because something else may have
-/// delayed the call.
+/// One call raises the estimated cost of a superpage made ahead by at most 1/DEARER, because something else may
+/// have delayed the call.
 const DEARER: i64 = 4;
 /// Minimum window in which a program's share of a CPU is measured.
 const WINDOW: Duration = Duration::from_millis(10);
 /// Share of a CPU below which a program is asleep, so that a call does not delay it.
 const SLEEPS: f64 = 0.02;
-/// Initial estimate of the nanoseconds for one superpage. The newest measurement has the weight 1 / [`WEIGHT`].
+/// Initial estimate of the nanoseconds for one superpage.
 const EXPECTED: i64 = 700_000;
+/// The newest measurement has the weight 1/WEIGHT in the estimate.
 const WEIGHT: i64 = 2;
 
 #[derive(Debug)]
 struct Program {
-    /// CPU time at the start of the window, and time of that start.
+    /// CPU time of the program at the start of the window.
     used: Duration,
+    /// Time at which the window started.
     since: Duration,
     /// CPU time at the last reading.
     newest: Duration,
@@ -61,8 +65,9 @@ pub(crate) struct Budget {
     programs: BTreeMap<Pid, Program>,
     /// Cost of a page fault here, in nanoseconds; 0: unknown.
     fault: i64,
-    /// Whether superpages may be made ahead. `ahead`: nanoseconds for one of them; 0: unknown.
+    /// Whether superpages may be made ahead.
     goes_ahead: bool,
+    /// Nanoseconds to make one superpage ahead; 0: unknown.
     ahead: i64,
 }
 
@@ -117,8 +122,9 @@ impl Budget {
         }
     }
 
-    /// Adjusts the charge of the last call, which made superpages ahead. Credits its time beyond twice that of the
-    /// saved faults: the host was backing the memory then, and faults would have waited as long.
+    /// Adjusts the charge of the last call, which made superpages ahead. Credits the time by which the call
+    /// exceeded twice the time of the saved faults: the host was backing the memory then, and faults would have
+    /// waited as long.
     pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, made: usize, took: Duration) {
         let each = nanoseconds(took) / (superpages.max(1) as i64);
         let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
@@ -193,7 +199,8 @@ impl Budget {
         self.programs.values().any(|program| program.share >= SLEEPS)
     }
 
-    /// Returns whether the faults that a superpage saves take longer than making it ahead, as far as both are known.
+    /// Returns whether the faults that a superpage saves take longer than making it ahead. Returns `true` if only
+    /// the time to make it is unknown, `false` if the cost of a fault is.
     fn pays_ahead(&self) -> bool {
         self.goes_ahead && self.ahead < self.fault * i64::from(PAGES)
     }
@@ -229,8 +236,8 @@ mod tests {
         Duration::from_micros(time)
     }
 
-    /// Simulates a program alone on a CPU that waits `takes` for each superpage. Returns the number of superpages made,
-    /// and the time waited.
+    /// Simulates a program that is alone on its CPU and waits `takes` for each superpage. Returns the number of
+    /// superpages made, and the time waited.
     fn busy(budget: &mut Budget, lasts: Duration, takes: Duration, saves: u64) -> (u32, Duration) {
         let (mut ran, mut held_up, mut made) = (Duration::ZERO, Duration::ZERO, 0);
         while ran < lasts {

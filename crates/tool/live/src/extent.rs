@@ -32,13 +32,15 @@ pub(crate) struct Extent {
     pub is_bad: bool,
     /// Time of the last look that saw fewer pages, and of the first that saw the present population, in ticks.
     pub grew: (u64, u64),
-    /// Whether the policy wants a superpage, and by which rule.
+    /// Whether the policy wants a superpage.
     pub is_wanted: bool,
+    /// The rule by which the policy wants a superpage.
     pub cause: Cause,
     /// Whether the policy wanted a superpage, but did not get it because too much filled memory is unused.
     pub is_held: bool,
-    /// Number of failed attempts, and when the next is allowed, in ticks.
+    /// Number of failed attempts to make a superpage.
     pub failures: u8,
+    /// When the next attempt is allowed, in ticks.
     pub retry_at: u64,
     /// Time of the last look, in ticks.
     pub looked_at: u64,

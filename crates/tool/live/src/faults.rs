@@ -16,7 +16,8 @@ use units::Pid;
 const EVERY: (u64, u64) = (32, 128);
 /// Number of pages of a ring; they hold 512 samples.
 const RING: usize = 4;
-/// Maximum number of samples on a CPU until a wait ends: those of 2 MiB touched page by page.
+/// Maximum number of samples on a CPU until a wait ends: as many as 2 MiB give when touched page by
+/// page.
 const MAX_WAKE: u32 = 16;
 
 #[derive(Debug)]

@@ -10,21 +10,26 @@ use crate::extent::{BYTES, PAGES, SCALE};
 use crate::make;
 use crate::turn::Executor;
 
-/// Maximum of filled memory: one part in this many of the programs' memory, but between these bounds in bytes.
+/// Filled memory is at most 1/SHARE_OF_MEMORY of the programs' memory, within the next two bounds.
 const SHARE_OF_MEMORY: u64 = 10;
+/// Minimum of this limit, in bytes.
 const LEAST: u64 = 16 << 20;
+/// Maximum of this limit, in bytes.
 const MOST: u64 = 64 << 20;
-/// Filled memory is at most one part in this many of the machine's available memory and of the control group's
-/// remaining memory, so that filling triggers no OOM killer.
+/// Filled memory is at most 1/SHARE_OF_AVAILABLE of the machine's available memory, so that filling triggers no OOM
+/// killer.
 const SHARE_OF_AVAILABLE: u64 = 10;
+/// Filled memory is at most 1/SHARE_OF_GROUP of the control group's remaining memory, for the same reason.
 const SHARE_OF_GROUP: u64 = 64;
-/// Bytes left in the control group, in addition to those that a call needs for its copy.
+/// Bytes left in the control group, in addition to the bytes that a call needs for its copy.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
-/// Ticks for which two readings are cached: that a control group has no limit, and the size of programs.
+/// Ticks for which it is cached that a control group has no limit.
 const CACHE_TICKS: u64 = 20_000;
+/// Ticks for which the size of programs is cached.
 const HELD_BELIEVED: u64 = 5_000;
-/// Ticks of back-off after an unused superpage was found; doubled each time, up to the maximum.
+/// Ticks of back-off after an unused superpage was found; doubled each time.
 const MIN_REST: u64 = 5_000;
+/// Maximum ticks of that back-off.
 const MAX_REST: u64 = 100_000;
 /// Number of base pages sampled to see whether a superpage is used.
 const SAMPLES: u64 = 16;
@@ -242,7 +247,7 @@ impl Executor {
     /// superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
         let every = u64::from(PAGES) / SAMPLES;
-        // Avoid equal distances, because programs access memory at such strides.
+        // Avoid equal distances, because programs access memory at equal strides.
         let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
         Some(match self.zeros_of(pid, start, (0..SAMPLES).map(page))? {
             (0, _) => pages,

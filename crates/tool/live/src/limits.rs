@@ -9,7 +9,7 @@ use crate::ask;
 use crate::daemons::is_ours;
 use crate::extent::{BYTES, PAGES, SCALE};
 
-/// A rule of a design, and what is done instead of it.
+/// A rule of a design, and what superpage or the kernel does in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rule {
     /// Key or section in the design's file.

@@ -16,8 +16,9 @@ use crate::report::Tally;
 
 /// Maximum number of superpages in one call.
 pub(crate) const MAX_RUN: usize = 16;
-/// Ticks of back-off after a failure; doubled after each further failure, up to the maximum.
+/// Ticks of back-off after a failure; doubled after each further failure.
 const MIN_REST: u64 = 100_000;
+/// Maximum ticks of that back-off.
 const MAX_REST: u64 = 10_000_000;
 /// Ticks of back-off from the second EAGAIN on. The kernel refuses pages that were just faulted in, because they are on
 /// a CPU's list and not on the LRU. See docs/decisions/live.md#8.

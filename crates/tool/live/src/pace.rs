@@ -1,23 +1,24 @@
 //! Decides when to look again where programs take faults, and from which CPU.
 //!
-//! A kernel with such a design makes superpages of partly filled extents inside a fault. The closest to that is a
-//! thread on the CPU of the fault: it runs at once, and the program takes no fault there meanwhile. So none of the
-//! program's pages is on that CPU's list of pages that are not on the LRU yet, for which the kernel refuses with
-//! EAGAIN. See docs/decisions/live.md#9.
+//! A kernel that implements a design with thresholds makes superpages of partly filled extents inside a fault.
+//! Outside the kernel, the closest to that is a thread on the CPU of the fault: it runs at once, and the program
+//! takes no fault there meanwhile. So none of the program's pages is on that CPU's list of pages that are not on
+//! the LRU yet, for which the kernel refuses with EAGAIN. See docs/decisions/live.md#9.
 
 use std::time::Duration;
 
 /// Pause after a look, in multiples of its CPU time: the thread uses 10 % of a CPU while a program grows. See
 /// docs/decisions/live.md#7.
 const PAUSE: u32 = 9;
-/// The same pause if no CPU is idle: the thread uses 1 % of a CPU.
+/// Pause after a look if no CPU is idle, in multiples of the look's CPU time: the thread uses 1 %
+/// of a CPU.
 const BUSY_PAUSE: u32 = 99;
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
 /// Number of consecutive looks that found nothing to make, after which the thread pauses again.
 const MAX_FRUITLESS: u32 = 8;
 /// Time during which faults of other programs do not end a wait.
 pub(crate) const IDLE: Duration = Duration::from_millis(1);
-/// The same time if no CPU is idle.
+/// Time during which faults of other programs do not end a wait, if no CPU is idle.
 pub(crate) const BUSY_IDLE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +39,9 @@ pub(crate) struct Pace {
     /// Whether the executor rested since the last look.
     pub has_rested: bool,
     fruitless: u32,
-    /// CPUs that the executor may run on, and the CPU it is pinned to.
+    /// CPUs that the executor may run on.
     allowed: Vec<usize>,
+    /// The CPU that the executor is pinned to.
     cpu: Option<usize>,
 }
 

@@ -14,7 +14,7 @@ use crate::make::{self, MAX_RUN};
 use crate::process::Process;
 use crate::turn::{Executor, now_since};
 
-/// Ticks between two full extents that are made while a program grows.
+/// Ticks from making one full extent to making the next while a program grows.
 const REST_OF_FULL: u64 = 5_000;
 /// If the kernel's faults make superpages: ticks without growth before base pages are collapsed.
 const REST_OF_LEFT: u64 = 50_000;
@@ -22,8 +22,8 @@ const REST_OF_LEFT: u64 = 50_000;
 const SLOW: u64 = 2_000;
 
 impl Executor {
-    /// Makes pending superpages that are due. While a program grows, makes one, so that the next to qualify need not
-    /// wait; otherwise makes neighbours in one call. Returns whether any was tried.
+    /// Makes pending superpages that are due. While a program grows, makes only one superpage, so that the next
+    /// extent to qualify need not wait; otherwise makes neighbours in one call. Returns whether any was tried.
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;

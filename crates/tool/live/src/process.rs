@@ -27,12 +27,14 @@ const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPE
 pub(crate) struct Process {
     pub pid: Pid,
     pub fd: PidFd,
-    /// Start time and stack address, which identify the program that the process executes.
+    /// Start time of the process. Together with `image` it identifies the program that the process executes.
     started: u64,
+    /// Stack address of the program, which changes when the process executes another one.
     image: u64,
     faults: u64,
-    /// When the process was last looked at, and when it was last known unchanged, in ticks.
+    /// When the process was last looked at, in ticks.
     looked_at: Option<u64>,
+    /// When the process was last known unchanged, in ticks.
     unchanged_at: u64,
     /// Page tables and mappings, open since the last look at the whole process.
     pagemap: Option<Pagemap>,
@@ -419,8 +421,8 @@ impl Process {
         (start < span.end).then_some(*span)
     }
 
-    /// Updates the extents to what was found. Returns those that are new or gained pages. `before` is when they were
-    /// last known unchanged.
+    /// Updates the extents to what was found. Returns the extents that are new or gained pages. `before` is when
+    /// they were last known unchanged.
     fn renew(&mut self, found: &[Found], before: u64, now: u64) -> Vec<Growth> {
         let mut grown = Vec::new();
         for one in found {

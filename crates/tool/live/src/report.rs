@@ -170,7 +170,8 @@ impl Tally {
         self.accounts[extent.cause as usize].gone += 1;
     }
 
-    /// Records the extents that a process left unmade and held. `waits`: they were unmade for lack of credit.
+    /// Records how many wanted extents a process left without a superpage, and how many it left held.
+    /// `waits`: they were unmade for lack of credit.
     pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
         self.report.unmade += unmade;
         self.report.held += held;

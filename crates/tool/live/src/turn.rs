@@ -26,15 +26,17 @@ use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
-/// Interval between checks after one that found something. It grows up to the maximum while checks find nothing.
+/// Interval from a check that found something to the next check. It grows while checks find nothing.
 const MIN_IDLE: Duration = Duration::from_millis(10);
+/// Maximum interval between two checks.
 const MAX_IDLE: Duration = Duration::from_millis(50);
-/// Pause after a look at whole processes, in multiples of its CPU time: the thread uses 1 % of a CPU, or a quarter of
-/// that if no CPU is idle.
+/// Pause after a look at whole processes, in multiples of its CPU time: the thread uses 1 % of a CPU.
 const PAUSE_FOR_LOOKS: u32 = 99;
+/// Pause after such a look if no CPU is idle: the thread uses a quarter of 1 % of a CPU.
 const BUSY_PAUSE_FOR_LOOKS: u32 = 399;
-/// The same pause after a search for processes: 10 % of a CPU in a storm of forks, or 0.5 % if no CPU is idle.
+/// Pause after a search for processes, in multiples of its CPU time: the thread uses 10 % of a CPU in a storm of forks.
 const PAUSE_FOR_FINDING: u32 = 9;
+/// Pause after such a search if no CPU is idle: the thread uses 0.5 % of a CPU in a storm of forks.
 const BUSY_PAUSE_FOR_FINDING: u32 = 199;
 /// Nice value. An extent is full a millisecond after its first fault, so the thread must run before the program.
 const NICE: i32 = -10;
@@ -69,8 +71,9 @@ pub(crate) struct Executor {
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
-    /// When the next check is due, and when the next look at whole processes is allowed, in ticks.
+    /// When the next check is due, in ticks.
     check_at: u64,
+    /// When the next look at whole processes is allowed, in ticks.
     look_at: u64,
     idle: Duration,
     /// Closed when `stop` is set.
@@ -81,16 +84,19 @@ pub(crate) struct Executor {
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
-    /// Whether superpages are made before their first touch. `fronts`: where.
+    /// Whether superpages are made before their first touch.
     pub goes_ahead: bool,
+    /// Where superpages are made before their first touch.
     pub fronts: Vec<Front>,
     /// Whether the first check is done.
     has_checked: bool,
     /// Whether the last look found growth.
     grew: bool,
-    /// Number of CPUs of the machine; whether threads waited for a CPU at the last check, and at the last two.
+    /// Number of CPUs of the machine.
     cpus: u64,
+    /// Whether threads waited for a CPU at the last check.
     has_waiters: bool,
+    /// Whether threads waited for a CPU at both of the last two checks.
     is_busy: bool,
 }
 
@@ -147,8 +153,8 @@ impl Executor {
     }
 
     pub(crate) fn run(mut self) -> Report {
-        // The work replaces what a kernel does inside a fault, which waits for no CPU. CAP_SYS_NICE, which collapsing
-        // needs, permits this too.
+        // This thread does what a kernel would do inside a fault, and a fault does not wait for a CPU. CAP_SYS_NICE,
+        // which collapsing needs, permits this too.
         let _ = sys::affinity::add_nice(NICE);
         while !self.is_stopped() {
             let is_first = !self.has_checked;
@@ -425,8 +431,9 @@ impl Executor {
     }
 }
 
-/// Number of pages touched at a time to measure a fault, and number of repetitions.
+/// Number of pages touched at a time to measure a fault.
 const PAGES_TOUCHED: usize = 16;
+/// Number of times that these pages are touched.
 const TIMES_TOUCHED: usize = 8;
 
 /// Measures the cost of the first touch of a page: the minimum of several measurements in own memory, because the host

@@ -47,7 +47,7 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().or_else(|| removed()?.1.to_str().map(String::from))
 }
 
-/// A measurement may use at most one part in this many of the available memory, per page size.
+/// A measurement may use at most 1/MEMORY_DIVISOR of the available memory, per page size.
 pub const MEMORY_DIVISOR: u64 = 6;
 
 /// Returns the bytes that a measurement may use per page size: `most`, or less if memory is short.

@@ -106,7 +106,7 @@ impl Failure {
         Self { line: format!("{what}: {}", self.line), ..self }
     }
 
-    /// Returns the same failure as one of a launcher.
+    /// Returns the same failure, with the exit code that is reserved for launchers.
     pub fn in_launcher(self) -> Self {
         Self { kind: FailureKind::Launcher, ..self }
     }

@@ -126,8 +126,8 @@ impl Relay {
         })
     }
 
-    /// Returns a guard that keeps termination signals from ending this process, also after the relay. Hold it until
-    /// settings are restored.
+    /// Returns a guard that keeps termination signals from ending this process, even after the relay was dropped.
+    /// Hold it until settings are restored.
     pub fn signal_guard(&self) -> SignalGuard {
         SignalGuard::another()
     }
@@ -162,8 +162,8 @@ impl Relaying {
     }
 }
 
-/// Catches those of `signals` that are not ignored. A parent that used `nohup`, or started us in the background, wants
-/// them ignored.
+/// Catches each of `signals` that this process does not ignore. A parent that used `nohup`, or started us in the
+/// background, wants them ignored.
 fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, SignalGuard), Failure> {
     let watched_signals: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();

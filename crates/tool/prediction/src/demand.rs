@@ -30,7 +30,8 @@ pub struct Touches {
     pub eligible: f64,
     /// Number of superpages that could hold these pages.
     pub superpages: f64,
-    /// Number of other pages: at a mapping's ends outside whole superpages, of files, of shared memory.
+    /// Number of other pages: pages of files and of shared memory, and pages at a mapping's ends
+    /// outside whole superpages.
     pub others: f64,
 }
 

@@ -26,8 +26,9 @@ pub struct Distances {
     tree: Vec<u32>,
     /// The next free slot.
     now: u32,
-    /// Number of items in the tree, and the maximum number.
+    /// Number of items in the tree.
     tracked: usize,
+    /// Maximum number of items in the tree.
     most: usize,
     /// One in 2^`thinning` items is tracked.
     thinning: u32,
@@ -72,7 +73,7 @@ impl Distances {
         }
         let slot = self.last[thing as usize];
         let distance = (slot != NEVER).then(|| {
-            // Items used after `thing`: all tracked items minus those up to its slot.
+            // Items used after `thing`: all tracked items minus the items in slots up to its own.
             let after = self.tracked as u64 - self.up_to(slot);
             self.take(slot);
             after << self.thinning

@@ -2,10 +2,10 @@
 //!
 //! Stores for each page whether it was touched, and when it was last used. A superpage could hold a region if all 512
 //! of its pages are mapped anonymously. A heap's last region counts as if the heap had grown past it, because on
-//! superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). If a region is mapped piece by piece, its first
-//! touches count as a superpage's once it is whole: on superpages such pieces are cut out of whole ones. (Otherwise
-//! half of the first touches of CPython's arenas of 1 MiB are missed.)
-//! See docs/decisions/prediction.md#1.
+//! superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). If a region is mapped piece by piece, its
+//! first touches count as the first touch of a superpage once all of it is mapped: with superpages, the library cuts
+//! such pieces out of whole superpages. (Otherwise half of the first touches of CPython's arenas of 1 MiB are
+//! missed.) See docs/decisions/prediction.md#1.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +62,9 @@ pub struct Watch {
     weight: f64,
     /// Recent uses, indexed by the low bits of the page number.
     recent: Vec<Recent>,
-    /// Number of records, and number of accesses, until now.
+    /// Number of records until now.
     at: u64,
+    /// Number of accesses until now.
     accesses: u64,
     last_region: u32,
     phases: Vec<(String, Demand)>,

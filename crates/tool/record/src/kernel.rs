@@ -30,8 +30,9 @@ pub struct Kept {
 #[derive(Debug, Default)]
 pub struct Order {
     kept: Vec<Kept>,
-    /// Latest timestamp of the previous rounds, and of all rounds including the current one.
+    /// Latest timestamp of the previous rounds.
     safe: u64,
+    /// Latest timestamp of all rounds, including the current one.
     latest: u64,
 }
 

@@ -17,7 +17,7 @@ use crate::parts::{Kind, Placed, Rights, each_bit, slots};
 use crate::shared_state::{Full, SharedState};
 
 /// Larger mappings than this number of regions (32 GiB) get region numbers one by one at first touch, because numbers
-/// are dense and programs never touch all of such a mapping.
+/// are dense and programs never touch all of a mapping that large.
 const LAZY: u64 = 1 << 14;
 const DIRECT_REGIONS: usize = 1 << 12;
 
@@ -43,8 +43,9 @@ pub struct Space {
     /// Unused entries of `placed`.
     vacant: Vec<u32>,
     /// Ranges of numbers that this process keeps until it ends, because the format forbids other processes to use them
-    /// earlier; and the numbers in these ranges that have no region now.
+    /// earlier.
     owned: Vec<(u32, u32)>,
+    /// The numbers in these ranges that have no region now.
     unused: Numbers,
 }
 

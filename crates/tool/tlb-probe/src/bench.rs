@@ -77,7 +77,7 @@ impl Side {
 
     /// Minimum height of a step, in cycles. The smallest published cost of a second-level hit is 5 (Arm); data caches
     /// cause steps of 1.0. (With a lower limit, one run in twenty split the second level in two and did not find the
-    /// end of the first part.).
+    /// end of the first part.)
     pub fn least_step(self) -> f64 {
         1.5 + self.slack()
     }

@@ -13,13 +13,13 @@ const CPUID_TOLERANCE: f64 = 0.02;
 
 impl Calibration {
     /// Number of entries of this level, according to CPUID, for loads from pages of this size;
-    /// `None` if CPUID has none.
+    /// `None` if CPUID does not describe such a level.
     pub fn said(&self, page: PageSize, level: u32) -> Option<u64> {
         self.said_of(TlbKind::Data, page, level)
     }
 
     /// Number of first-level entries, according to CPUID, for code in pages of this size; `None` if
-    /// CPUID has none.
+    /// CPUID does not describe such a level.
     pub fn said_of_code(&self, page: PageSize) -> Option<u64> {
         self.said_of(TlbKind::Instruction, page, 1)
     }

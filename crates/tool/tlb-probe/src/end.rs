@@ -31,8 +31,9 @@ const REACHED: f64 = 0.1;
 const MISSES: f64 = 0.02;
 /// If the sets of a level overflow one after the other, the cost grows linearly up to this share of the step.
 const RAMP: f64 = 0.3;
-/// Number of footprints per survey, and maximum number of surveys.
+/// Number of footprints per survey.
 const POINTS: u64 = 16;
+/// Maximum number of surveys.
 const SURVEYS: usize = 12;
 /// Maximum number of repeated surveys if noise hides the end.
 const MAX_REPEATS: usize = 2;
@@ -83,7 +84,7 @@ pub(crate) fn end(
             }
             Found::Beyond if high >= limit => return Ok(None),
             Found::Beyond => (low, high) = (high - step, (high + width).min(limit)),
-            // Noise may look like a gradual end, so require two such surveys.
+            // Noise may look like a gradual end, so require two surveys that find one.
             Found::Gradual(entries) if sharp.is_none() && candidates.is_empty() => {
                 candidates.push(entries)
             }

@@ -13,9 +13,9 @@ use crate::doubts::DOUBTFUL;
 use crate::levels::staircase;
 use crate::probe::{Probe, ProbeError};
 
-/// Ratio of successive footprints (finer than for data), and maximum number of pages. No known first level holds more
-/// than half of this maximum.
+/// Ratio of successive footprints, which are closer than those for data.
 const STEP: f64 = 1.07;
+/// Maximum number of pages of a footprint. No known first level holds more than half of them.
 const MAX_PAGES: u64 = 1 << 10;
 
 /// Measures every page size that `probe` offers. Adds failures to `notes`.

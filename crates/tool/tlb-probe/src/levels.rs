@@ -293,7 +293,7 @@ fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     (apart.abs() < least / 2.0).then(|| height(inside))
 }
 
-/// Returns the plateaus that are TLB levels: those before the first plateau with page walks.
+/// Returns the plateaus that are TLB levels: all plateaus before the first one with page walks.
 fn tlb_levels(
     bench: &mut Bench,
     plateaus: Vec<Plateau>,

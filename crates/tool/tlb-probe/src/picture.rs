@@ -11,11 +11,13 @@ use crate::document::{Calibration, SizeReport};
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
 const MARGIN: f64 = 20.0;
-/// Width in pixels for the labels of the vertical axis, and height of a panel.
+/// Width in pixels for the labels of the vertical axis.
 const GUTTER: f64 = 44.0;
+/// Height of a panel in pixels.
 const HEIGHT: f64 = 220.0;
-/// Height in pixels above a panel for its title and the levels' names, and below for the axis.
+/// Height in pixels above a panel, for its title and the names of the levels.
 const ABOVE: f64 = 52.0;
+/// Height in pixels below a panel, for its axis.
 const BELOW: f64 = 44.0;
 
 impl Calibration {

@@ -110,7 +110,7 @@ pub trait Probe {
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError>;
 
     /// Switches to other memory for pages of this size, because the cost of a walk depends on the location of frames
-    /// and page tables. The default, for probes without such a dependence, does nothing.
+    /// and page tables. The default does nothing, for probes whose walks cost the same everywhere.
     fn renew(&mut self, _page: PageSize) -> Result<(), ProbeError> {
         Ok(())
     }

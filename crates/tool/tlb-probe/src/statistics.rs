@@ -88,11 +88,11 @@ pub struct Point {
 /// A segment of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
-    /// Index of its first point.
+    /// Index of the segment's first point.
     pub first: usize,
-    /// Index of its last point.
+    /// Index of the segment's last point.
     pub last: usize,
-    /// Its height if it is level; `None` if it slopes.
+    /// Height of the segment if it is level; `None` if it slopes.
     pub level: Option<f64>,
 }
 

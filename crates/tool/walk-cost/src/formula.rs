@@ -56,7 +56,7 @@ pub fn misses_times_cost(
     share * 100.0
 )]
 pub struct MoreThanAll {
-    /// The product as a multiple of all cycles.
+    /// Misses times their cost, as a multiple of all cycles.
     pub share: f64,
 }
 

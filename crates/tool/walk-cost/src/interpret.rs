@@ -251,7 +251,8 @@ impl<'a> Counted<'a> {
             }
         }
         let summed = rates.iter().map(|(_, rate)| rate).copied();
-        // Do not add two names of the same event (walk_completed and miss_causes_a_walk).
+        // Do not add the counts of two names of the same event (walk_completed and
+        // miss_causes_a_walk).
         match meaning {
             Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(|a, b| a + b),
             _ => summed.reduce(f64::max),

@@ -203,7 +203,8 @@ impl Counting {
 }
 
 /// Returns the cycles event of this PMU. On hybrid CPUs the upper half of the generic event's config selects the PMU
-/// (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is `PERF_TYPE_HARDWARE`, config 0 its cycles.
+/// (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is `PERF_TYPE_HARDWARE`, and config 0 is its event
+/// for cycles.
 fn cycles_of(pmu: &Pmu) -> Encoded {
     match pmu.name.as_str() {
         "cpu_core" => Encoded::Encoded { pmu: 0, config: [u64::from(pmu.kind) << 32, 0, 0] },

@@ -17,7 +17,7 @@ use operations::json::to_json as json;
 
 const SCHEMA: &str = "superpage.faults.table/1";
 
-/// Maximum error that this model's issue demands (0.15 for 15 %).
+/// Maximum typical error of the rates for exit code 0, as a ratio: 0.15 is 15 %.
 const TOLERANCE: f64 = 0.15;
 
 #[derive(Serialize)]
@@ -155,7 +155,8 @@ fn words(comparison: &Comparison) -> String {
     text + &bounds(&comparison.bounds) + &builds(&comparison.builds)
 }
 
-/// Formats bounds that no patch of faults can exceed, from the published rows alone. See docs/decisions/faults.md#8 and
+/// Formats bounds on the rates that no patch of the fault path can exceed, computed from the published rows alone. See
+/// docs/decisions/faults.md#8 and
 /// #13.
 fn bounds(bounds: &[Bound]) -> String {
     if bounds.is_empty() {

@@ -76,7 +76,7 @@ fn peak(rows: &[Row]) -> String {
     )
 }
 
-/// Formats the cost of counting resident pages, with the most threads.
+/// Formats the cost of counting resident pages, from the row with the most threads.
 fn resident(rows: &[Row]) -> String {
     let Some(row) = rows.last() else { return String::new() };
     format!(

@@ -114,7 +114,7 @@ pub fn notes(document: &Document, arm: usize) -> Vec<String> {
     notes
 }
 
-/// Says how superpage itself made superpages, and with what delay.
+/// Says how many superpages `superpage` itself made, how, and with what delay.
 fn made(document: &Document, arm: usize) -> Option<String> {
     let reports = || measured(document, arm).filter_map(|sample| sample.design.as_ref());
     let of = |value: fn(&live::Report) -> Option<f64>| median(reports().filter_map(value));
@@ -166,7 +166,7 @@ fn most(sample: &Sample) -> Option<f64> {
     let looked = sample.memory.timeline.iter().filter_map(|moment| moment.superpage_bytes).max();
     let at_peak = sample.memory.coverage.as_ref().map(|found| found.superpage_bytes().bytes());
     let seen = looked.max(at_peak).map(|bytes| bytes as f64 / SUPERPAGE);
-    // superpage counted the superpages that it made itself.
+    // `superpage` has counted the superpages that it made itself.
     let made = sample.design.as_ref().map(|report| report.made as f64);
     seen.into_iter().chain(made).reduce(f64::max)
 }

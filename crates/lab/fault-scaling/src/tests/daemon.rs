@@ -73,7 +73,7 @@ fn the_engine_zeroes_without_a_cpu() {
     // Every CPU has a thread, so daemons on CPUs zero only while the first thread unmaps.
     assert!(engine.pages > cpu.pages && engine.found_pages > cpu.found_pages);
     assert!(cpu.cpu_seconds > 1.0 && engine.cpu_seconds == 0.0, "{cpu:?} {engine:?}");
-    // With one thread a CPU is faster: 16 KiB in 9.8 us, against 32.8 at the engine's 500 MB/s.
+    // With one thread a CPU is faster: it zeroes 16 KiB in 9.8 us, and the engine takes 32.8 us at its 500 MB/s.
     let alone = |by| run(1, ScrubSettings { by, ..ScrubSettings::default() }).0.wall_seconds;
     assert!(alone(Zeroing::Bte) > alone(Zeroing::Cpu));
     // A CPU zeroes the blocks below 64 KiB, which the engine refuses.

@@ -41,15 +41,15 @@ pub fn any() -> impl Strategy<Value = Experiment> {
         machine.cpus_per_node = per_node;
         machine.placement = [Placement::Spread, Placement::Packed][kind as usize % 2];
         machine.starting = [Starting::Together, Starting::Pulled][kind as usize / 2];
-        // As long as some faults, so starts and faults overlap.
+        // Starting a thread takes as long as some faults, so starts and faults overlap.
         machine.costs.thread = 100_000_000;
         machine.table_entries = 32;
         machine.list_pages = 8;
-        // The smallest block that the engine takes; a CPU zeroes smaller ones.
+        // The daemon's smallest block is the smallest one that the engine takes; a CPU zeroes smaller ones.
         (machine.scrub.order, machine.scrub.stop_order) = (2, 2);
         let pages = pages * u64::from(threads) * 4;
         let nodes = u64::from(machine.cpus.div_ceil(per_node));
-        // Enough in total, but not always on each node.
+        // The machine has enough memory in total, but not always on each node.
         let least = pages.div_ceil(nodes) + 64;
         machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
         let mut kernel = patches.kernel(&machine);

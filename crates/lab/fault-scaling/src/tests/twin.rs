@@ -18,7 +18,7 @@ enum Deed {
     Time(u64),
     /// An atomic instruction on the named line.
     Line(&'static str),
-    /// A lock by name and number, and the time it is held.
+    /// A lock: its name, its number, and the time in picoseconds for which it is held.
     Lock(&'static str, u64, u64),
     /// Pages are allocated.
     Pages(u64),
@@ -55,7 +55,7 @@ fn is_touched(experiment: &Experiment, page: u64) -> bool {
     page % (run + gap) < run
 }
 
-/// Returns the first unit between `from` and `end` with a touched page.
+/// Returns the first page, between `from` and `end`, of a unit (the pages that one fault maps) with a touched page.
 fn touched(experiment: &Experiment, prices: &Prices, from: u64, end: u64) -> u64 {
     let mut page = from;
     while page < end && !is_touched(experiment, page) {

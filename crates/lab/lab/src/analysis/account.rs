@@ -11,7 +11,7 @@ use crate::{Cell, End, Report};
 pub enum Account {
     /// The program's own work.
     Work,
-    /// Address translation: the second TLB and page walks.
+    /// Address translation: hits in the second-level TLB, and page walks.
     Translation,
     /// Faults, including preparing and mapping their pages.
     Faults,
@@ -172,7 +172,7 @@ fn ratio(upper: u64, lower: u64) -> Option<f64> {
 /// Base pages per superpage if a report gives no other number (trace::SLOTS).
 pub(crate) const PAGES: u64 = trace::SLOTS as u64;
 
-/// Returns the maximum number of superpages at any moment.
+/// Returns the maximum number of superpages at any time of the run.
 pub fn most_superpages(report: &Report) -> u64 {
     report.timeline.iter().map(|moment| moment.superpages).max().unwrap_or(0)
 }
@@ -189,11 +189,11 @@ pub fn time_until(report: &Report, share: f64) -> Option<u64> {
 /// Returns the share of resident memory on superpages, averaged over time. `None` if no memory was ever resident.
 pub fn mean_coverage(report: &Report) -> Option<f64> {
     let moments = &report.timeline;
-    // Each moment lasts until the next; the last one lasts until the run's end.
+    // Each sample of the time line (a moment) holds until the next; the last one holds until the run's end.
     let end = (report.seconds() * 1e6) as u64;
     let lasted = |index: usize| {
         let next = moments.get(index + 1).map_or(end, |next| next.microseconds);
-        // A single moment counts even if it lasted no time.
+        // If there is only one sample, it counts even if the run ended at the same microsecond.
         let least = u64::from(moments.len() == 1);
         next.saturating_sub(moments[index].microseconds).max(least)
     };

@@ -11,9 +11,11 @@ use mm_sim::{Cause, CycleCounts};
 use report::legend::{self, Sign};
 use report::place::{clipped, width};
 
-/// Maximum width of the design names, absolute and as a share of the width, and width of the sums behind the bars.
+/// Maximum width of the design names, in pixels.
 const NAMES: f64 = 170.0;
+/// Maximum width of the design names, as a share of the picture's width.
 const NAMES_SHARE: f64 = 0.3;
+/// Width of the sums behind the bars, in pixels.
 const SUMS: f64 = 70.0;
 const BAR: f64 = 22.0;
 const THIN: f64 = 5.0;

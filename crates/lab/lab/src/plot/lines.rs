@@ -1,5 +1,5 @@
-//! Draws the time line: superpages, resident memory and free contiguity, with one named line per design. `grid` draws
-//! it if there are too many designs. Coinciding lines are dashed, so all of them stay visible.
+//! Draws the time line: superpages, resident memory and free contiguity, with one named line per design. If there are
+//! too many designs, `grid` draws the time line. Coinciding lines are dashed, so all of them stay visible.
 
 use report::axis::{Axis, px};
 use report::frame;
@@ -15,18 +15,21 @@ use report::place::{clipped, spread};
 /// Width of the labels of the vertical axes.
 const GUTTER: f64 = 56.0;
 const HEIGHT: f64 = 120.0;
-/// Space above a panel for its title, and below for the axis.
+/// Space above a panel for its title.
 const ABOVE: f64 = 30.0;
+/// Space below a panel for its axis.
 const BELOW: f64 = 26.0;
-/// Maximum width of the design names, absolute and as a share of the width, and distance between two names.
+/// Maximum width of the design names, in pixels.
 const NAMES: f64 = 170.0;
+/// Maximum width of the design names, as a share of the picture's width.
 const NAMES_SHARE: f64 = 0.26;
+/// Minimum distance between two names.
 const NAME: f64 = 14.0;
 /// Distance from a line's end to its name.
 const LEADER: f64 = 14.0;
 /// A name points to its line at this share of the run's time: at the end all memory is free again.
 const NAMED_AT: f64 = 0.8;
-/// Maximum number of distinguishable points at this width.
+/// Maximum number of points that can be distinguished at this width.
 const POINTS: usize = 800;
 
 /// Number of colours. More lines would hide each other, even if dashed.
@@ -41,7 +44,7 @@ const PANELS: [Panel; 3] = [
     ("free superpages", |moment| moment.free_superpages),
 ];
 
-/// Draws the panels below `y`. Returns them and their height, or nothing if no run has moments.
+/// Draws the panels below `y`. Returns them and their height, or nothing if no run has samples.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     if reports.iter().all(|report| report.timeline.is_empty()) {
         return (Vec::new(), 0.0);
@@ -118,7 +121,7 @@ fn labels(
     labels
 }
 
-/// Returns a step function: each value holds until the next moment.
+/// Returns a step function: each value holds until the next sample.
 pub(super) fn path(
     report: &Report,
     of: fn(&Moment) -> u64,

@@ -23,7 +23,8 @@ use report::place::{clipped, wrapped};
 
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 960.0;
-/// Width on a telephone: same letter size, and panels stand below instead of beside each other.
+/// Width of the picture on a telephone, in pixels. Letters have the same size as on a wide screen, and panels stand
+/// below each other instead of side by side.
 const NARROW: f64 = 400.0;
 const MARGIN: f64 = 24.0;
 

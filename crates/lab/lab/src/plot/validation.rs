@@ -11,10 +11,13 @@ use crate::validation::{Compared, Row, Step, Validation};
 
 /// Minimum width of a column.
 const COLUMN: f64 = 280.0;
-/// Space for the labels of a vertical axis, between panels, and above and below a panel.
+/// Space for the labels of a vertical axis.
 const GUTTER: f64 = 48.0;
+/// Space between two panels.
 const SPACING: f64 = 16.0;
+/// Space above a panel.
 const ABOVE: f64 = 24.0;
+/// Space below a panel.
 const BELOW: f64 = 28.0;
 const HEIGHT: f64 = 110.0;
 

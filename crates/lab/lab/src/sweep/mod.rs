@@ -2,9 +2,9 @@
 //! and computers. The result is the same, byte for byte.
 //!
 //! A [`Plan`] contains the *contents* of everything it names, so a shard needs only a directory with a plan. Each cell
-//! has a [struct@Hash] of these contents. A [`Group`] is the cells that differ only in the design; it runs as one pass. A
-//! [`Store`] is a directory to which whole groups are added and from which no results are removed, so an interrupted
-//! sweep can continue. [`merge`] sorts the results by hash.
+//! has a [struct@Hash] of these contents. A [`Group`] is the set of cells that differ only in the design; the group
+//! runs as one pass. A [`Store`] is a directory to which whole groups are added and from which no results are removed,
+//! so an interrupted sweep can continue. [`merge`] sorts the results by hash.
 //!
 //! `plan` is pure. Only `store` accesses files and only `run` uses threads; a single pass uses none. See
 //! docs/decisions/lab.md#7.

@@ -341,8 +341,8 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     if fits { Ok(bytes) } else { Err(std::io::Error::other("more than 256 MiB")) }
 }
 
-// Hash of contents: 128-bit XXH3, fast and stable over versions and platforms. It does not resist attacks; a collision
-// benefits nobody here.
+// Hash of contents: 128-bit XXH3, fast and stable over versions and platforms. The hash does not resist attacks, but
+// nobody gains from a collision here.
 
 /// A hash of contents, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -205,7 +205,7 @@ const FRAG100: [Line; 8] = [
     Line { published: &[1.0, 1.01, 0.97, 1.04, 1.1, 1.11], ..FRAG0[7] },
 ];
 
-/// Frag-0, 50 and 100; columns as in [`WITH_BASE`].
+/// Throughput of Redis in GB/s. One row each for Frag-0, 50 and 100; columns as in [`WITH_BASE`].
 const REDIS_GBPS: [[f64; 7]; 3] = [
     [1.04, 1.34, 1.0, 1.0, 1.11, 1.26, 1.2],
     [1.04, 0.92, 0.95, 1.02, 1.04, 1.25, 1.27],
@@ -216,7 +216,8 @@ const REDIS_P95: [[f64; 7]; 3] = [
     [5.7, 10.2, 5.9, 5.9, 6.2, 4.5, 4.7],
     [5.6, 9.9, 6.1, 5.8, 6.5, 4.5, 4.6],
 ];
-/// Frag-0, 50 and 100 in steady state; no parameter is ever fitted to them.
+/// Throughput of Redis in GB/s. One row each for Frag-0, 50 and 100, in steady state; no parameter is ever fitted to
+/// them.
 const REDIS_WARM_GBPS: [[f64; 7]; 3] = [
     [1.06, 1.32, 1.23, 1.03, 1.3, 1.32, 1.31],
     [1.07, 1.17, 1.09, 1.03, 1.18, 1.32, 1.32],
@@ -226,7 +227,7 @@ const REDIS: &str = "redis-cold";
 const LEVELS: [&str; 3] = ["none", "frag-50", "frag-100"];
 const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd-11.2"];
 /// Kernel time of a build outside of memory management (process start, files), which the simulated machine lacks.
-/// Fitted to the kernel times of Sync-1 and Sync-64. (docs/sources/policies.md 2.4 derives 36.9 with FreeBSD's time
+/// Fitted to the kernel times of Sync-1 and Sync-64. (docs/sources/policies.md 2.4 derives 36.9 s with FreeBSD's time
 /// included.)
 const OTHER_KERNEL_SECONDS: f64 = 42.2;
 /// Bytes of all values in the cold run: bytes per operation times operations

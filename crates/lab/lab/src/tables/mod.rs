@@ -220,7 +220,8 @@ pub struct Step<'a> {
     pub fragmentation: &'a str,
 }
 
-/// Designs that share a pass. Generating a stream takes up to as long as simulating one design.
+/// Designs that share a pass. Generating a stream takes up to as long as simulating one design, so designs that share a
+/// pass save time.
 const TOGETHER: usize = 2;
 
 /// Runs the tables. `step` gets the progress before each pass. `whole` gets each table in order, once it and all tables
@@ -289,7 +290,7 @@ fn passes(entries: &[&Entry]) -> Vec<Pass> {
 }
 
 /// Sorts passes by decreasing length of their streams. Among equal lengths, fragmented memory comes first, because
-/// designs have more to do there.
+/// designs have more work in fragmented memory.
 fn longest_first(passes: Vec<Pass>) -> Result<Vec<Pass>, LabError> {
     let mut known = Vec::new();
     for pass in passes {

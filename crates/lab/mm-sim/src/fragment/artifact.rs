@@ -5,8 +5,8 @@
 //! each other superpage. All its pages are movable and idle, none is pinned.
 //!
 //! The scripts leave two choices open. "Touch one word in each of n superpages" is taken as a fresh mapping. The
-//! fine-tuning fragments one more superpage, or frees one, until the count is right. It stops after a pass over all its
-//! superpages without success.
+//! fine-tuning fragments one more superpage, or frees one, until the count is right. The fine-tuning stops after a pass
+//! over all its superpages without success.
 
 use serde::{Deserialize, Serialize};
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
@@ -267,7 +267,7 @@ impl Fragmenter for Artifact {
 // `FreeBlocks`: free blocks from /proc/buddyinfo and /proc/pagetypeinfo, as a target. The parsers accept any text;
 // errors name the line.
 
-/// Number of orders kept; a larger block counts as several of the largest order.
+/// Number of orders that are distinguished; a block of a larger order counts as several blocks of the largest one.
 pub const ORDERS: usize = 11;
 /// Maximum number of orders that a kernel prints (MAX_ORDER of 64 KB pages on Arm is 13).
 const MAX_ORDERS: usize = 32;

@@ -353,8 +353,9 @@ pub struct Holes {
     place: Place,
     /// Superpages to fill; `None` before the first step.
     fill: Option<u32>,
-    /// Superpages filled, then pages processed for holes.
+    /// Number of superpages filled.
     filled: u32,
+    /// Number of pages in which the holes were already made.
     holed: u32,
 }
 
@@ -369,8 +370,9 @@ impl Holes {
         Self { kind: Kind::Severe, ..Self::normal(place) }
     }
 
-    /// Returns the released share, in 1/1024. Every second piece of halves, quarters... is a third; a hole of uniform
-    /// size averages half of its part.
+    /// Returns the share of the filled memory that is released, in 1/1024. `frag_normal` halves what is left of a chunk
+    /// again and again and releases every second piece, which adds up to a third. `frag_severe` releases a hole of
+    /// uniformly distributed size, on average half of each part.
     fn given_back(&self) -> u64 {
         match self.kind {
             Kind::Normal => 341,

@@ -106,7 +106,7 @@ impl Toy {
         }
     }
 
-    /// Counts maximal free buddies of each order up to 9.
+    /// Counts the maximal free blocks of each order up to 9.
     fn free_blocks(&self) -> [u64; 10] {
         fn count(used: &[bool], order: usize, counts: &mut [u64; 10]) {
             if used.iter().all(|used| !used) {

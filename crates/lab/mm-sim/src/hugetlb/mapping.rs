@@ -442,8 +442,8 @@ impl HugetlbPool {
         self.store.unreserve(promised.into(), frames);
     }
 
-    /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). Later faults there have no reservation. A
-    /// reservation whose page was never allocated stays.
+    /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). Later faults on these pages have no
+    /// reservation. A reservation whose page was never allocated stays.
     pub fn punch(&mut self, object: ObjectId, from: u32, to: u32, frames: &mut impl Frames) {
         let object = self.objects.get_mut(&object).expect("an object that was made");
         let gone: Vec<u32> = object.pages.range(from..to).map(|(&index, _)| index).collect();

@@ -91,7 +91,7 @@ pub struct HugetlbPool {
     next_object: u32,
 }
 
-/// Pages in use, by number; 0 is no page.
+/// Pages in use, by page number; the number 0 means that there is no page.
 #[derive(Debug, Default)]
 struct Pages {
     all: Vec<Page>,
@@ -119,7 +119,7 @@ impl Pages {
     fn get(&mut self, number: u32) -> &mut Page {
         &mut self.all[number as usize - 1]
     }
-    /// Drops one user. Returns the page after the last user, for the store.
+    /// Drops one user of a page. If it was the last user, returns the page, which the caller gives back to the pool.
     fn drop_user(&mut self, number: u32) -> Option<(Frame, u8)> {
         let page = &mut self.all[number as usize - 1];
         page.users -= 1;

@@ -85,7 +85,8 @@ impl Regions {
         self.0.is_empty()
     }
 
-    /// Returns the parts of `from..to` that are present, ascending, as half-open ranges of page numbers: the index of the first page and the one after the last.
+    /// Returns the parts of `from..to` that are present, ascending. Each is a half-open range of indexes: the first
+    /// index, and the one after the last.
     pub fn within(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let first = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let ranges = (first < to).then(|| self.0.range(first..to)).into_iter().flatten();

@@ -174,8 +174,8 @@ impl Compaction {
         Self { settings, zones, asked: 0 }
     }
 
-    /// Returns whether the next run finds a lock contended: `permille` of 1000 runs do, evenly spread.
-    /// See docs/decisions/lab-model.md#2.
+    /// Returns whether the next run finds a lock contended: `permille` of every 1000 runs do, evenly spread. See
+    /// docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
         let each = u64::from(permille);
         self.asked += 1;
@@ -417,7 +417,7 @@ pub fn evacuate_run(
 // Isolation: takes pages to migrate and free target frames from pageblocks.
 
 enum Isolated {
-    /// A batch, or the end of a pageblock without pages to migrate.
+    /// A batch was isolated; it is empty if the pageblock has no pages to migrate.
     Batch,
     /// The scanners met.
     Met,

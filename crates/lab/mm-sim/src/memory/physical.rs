@@ -130,7 +130,7 @@ impl Memory {
     }
 
     /// Returns the number of ascending neighbours that successive single-frame allocations would return, none of them
-    /// known to hold zeros. 0 also if the answer needs a search.
+    /// known to hold zeros. Also returns 0 if a search would be needed to find the number.
     #[inline]
     pub fn side_by_side(&self, mobility: Mobility, node: usize) -> u32 {
         let zone = &self.zones[self.zonelist(node, mobility)[0]];
@@ -236,7 +236,7 @@ impl Memory {
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + (1 << order)];
         debug_assert!(!words.iter().any(|&word| layout::is_cache(word)), "{frame:?} is cache");
-        // A single word is stored directly: calling `fill` would take longer than the rest.
+        // A single word is stored directly: calling `fill` would take longer than all other work of this function.
         if let [word] = words {
             *word = 0;
         } else {

@@ -51,8 +51,8 @@ pub(crate) fn has(map: &Map, order: u8) -> bool {
     count(map, order) > 0
 }
 
-/// Returns the order of the maximal run around `slot`, given that the aligned run of 2^order there is free. 9 if the
-/// pageblock is wholly free.
+/// Returns the order of the maximal run around `slot`. The caller knows that the aligned run of 2^`order` frames around
+/// `slot` is free. Returns 9 if the pageblock is wholly free.
 #[inline]
 pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
     let mut found = order;

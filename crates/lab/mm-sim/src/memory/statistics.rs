@@ -199,8 +199,8 @@ impl Memory {
     }
 
     /// Returns `min_free_kbytes` in frames: the square root of 16 times the memory in KB, 128 KB to 256 MB
-    /// (`calculate_min_free_kbytes`; 64 MB before 5.9). With raised watermarks at least two pageblocks per zone plus
-    /// one for each pair of the three mobilities on per-CPU lists, at most 5 % of memory
+    /// (`calculate_min_free_kbytes`; 64 MB before 5.9). With raised watermarks, returns at least two pageblocks per
+    /// zone, plus one for each pair of the three mobilities on per-CPU lists, but at most 5 % of memory
     /// (`set_recommended_min_free_kbytes`, mm/khugepaged.c).
     fn min_free_frames(&self) -> u64 {
         let frames = self.owners.len() as u64;

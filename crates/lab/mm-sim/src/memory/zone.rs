@@ -70,8 +70,9 @@ pub(crate) struct Zone {
     /// Number of the first pageblock; even.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Pageblock>,
-    /// Records of the partly free pageblocks, and numbers of unused records.
+    /// Records of the partly free pageblocks, by record number.
     partials: Vec<Partial>,
+    /// Numbers of the unused records.
     spare: Vec<u32>,
     /// By mobility: the last pageblock that was broken up. It serves the next small allocations if its blocks fit.
     /// `index`, `counts` and `available` exclude it, because updating them would cost more than the allocations. The
@@ -165,8 +166,8 @@ impl Zone {
         (rest < 16).then(|| self.take_from(mobility, order + rest as u8, order))
     }
 
-    /// Returns the number of ascending neighbours that successive single-frame calls of [`Self::take`] would return. 0
-    /// also if the answer needs a search.
+    /// Returns the number of ascending neighbours that successive single-frame calls of [`Self::take`] would return.
+    /// Also returns 0 if a search would be needed to find the number.
     #[inline]
     pub(crate) fn side_by_side(&self, mobility: Mobility) -> u32 {
         let at = mobility.index();

@@ -395,7 +395,7 @@ const NOWHERE: u8 = u8::MAX;
 /// List position of a reservation, one per record of the slab.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Time of the last allocation, as the number of allocations from the table so far.
+    /// Time of the last allocation from the reservation, as the number of allocations from the whole table before it.
     stamp: u64,
     list: u8,
 }

@@ -327,8 +327,9 @@ impl Reservations {
     }
 }
 
-// Lookup of reservations by page or by frame. Each fault looks up, so an array by extents of order 9 serves
-// reservations of at least that order (a larger one fills several extents). A map serves smaller ones.
+// Lookup of reservations by page or by frame. Each fault makes a lookup. So an array, indexed by extents of order 9,
+// serves the reservations of at least that order; a larger reservation fills several elements. A map serves smaller
+// ones.
 
 /// Value in `extents` if the extent has only smaller reservations.
 const SMALLER: u32 = u32::MAX;

@@ -180,9 +180,9 @@ const LINES_PER_FAULT: f64 = 2.0;
 
 /// Cache misses per page of a reservation when its pages are prepared together, and again when all are freed. FreeBSD
 /// keeps a structure, a place in the object and a place on a queue for each base page, even if mapped as part of a
-/// superpage. Linux has one structure for the whole. (inferred) One miss for the page's own structure, one for its
-/// neighbour on the queue. 512 pages prepared and freed take 123 us on the machine of ATC 2020, with zeroing 194:
-/// docs/sources/policies.md 2.4 derives 208 from slide 24.
+/// superpage. Linux has one structure for the whole. (inferred) One miss is for the page's own structure, the other for
+/// its neighbour on the queue. 512 pages prepared and freed take 123 us on the machine of ATC 2020, and 194 us with
+/// zeroing; docs/sources/policies.md 2.4 derives 208 us from slide 24.
 const RESERVED_PAGE_MISSES: f64 = 2.0;
 
 /// Reading or writing a base page on a disk or SSD. The SSD of the ATC'20 machine is not known; an NVMe drive of its
@@ -274,7 +274,8 @@ pub struct Observations {
     pub latencies: Vec<u64>,
 }
 
-/// Maximum number of moments in a timeline. At the limit every second moment is dropped and the interval doubled.
+/// Maximum number of samples (moments) in a time line. At the limit every second sample is dropped and the interval is
+/// doubled.
 const MOMENTS: usize = 512;
 const INITIAL_INTERVAL_MICROSECONDS: u64 = 1000;
 

@@ -1,8 +1,8 @@
 //! Daemons in virtual time: due times, state of their passes, and requests from faults.
 //!
-//! Each daemon has its own CPU and works in pieces. A piece starts when the last one is done, so a daemon is never busy
-//! for longer than the time passed, and a pass longer than its period delays the next pass. Work beyond the end of the
-//! run is refunded ([`Daemons::cut_off`]).
+//! Each daemon has its own CPU and works in pieces. A piece starts when the preceding one is done. So a daemon is never
+//! busy for longer than the time that has passed. A pass that takes longer than its period delays the next pass. Work
+//! beyond the end of the run is refunded ([`Daemons::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -63,8 +63,9 @@ pub(crate) struct Daemons {
     awake: bool,
     /// The earliest `due`.
     next: u64,
-    /// Start time of the current piece of work, and the cycles of all daemons before it.
+    /// Start time of the current piece of work, in cycles.
     now: u64,
+    /// Cycles that all daemons had spent before the current piece of work.
     before: u64,
     /// Regions whose population crossed the threshold, oldest first.
     candidates: VecDeque<Region>,
@@ -405,7 +406,7 @@ impl System {
     }
 
     /// Returns the number of pages with contents, after reading back swapped pages (`__collapse_huge_page_swapin`).
-    /// Faults continue meanwhile: the kernel takes mmap_lock for writing only afterwards.
+    /// Faults are served during the reads, because the kernel takes mmap_lock for writing only after them.
     fn read_back(&mut self, pages: Pages, payer: Payer) -> u64 {
         let all = pages.first.0..pages.end().0;
         let count = |is: fn(&Entry) -> bool| {
@@ -445,7 +446,8 @@ impl System {
             let process = self.spaces.at(region).process;
             self.daemons.lock(process, self.clock.now(), cost);
         }
-        // Daemons also serve other processes. Superpages made for those are not counted for the program.
+        // Daemons also serve other processes. Superpages that are made for other processes are not counted for the
+        // program.
         let process = self.spaces.at(region).process;
         if self.spaces.is_ours(process) {
             self.clock.spend(Cause::Shootdown, self.costs.shootdown);

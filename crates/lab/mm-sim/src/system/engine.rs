@@ -261,7 +261,7 @@ impl<T: Translate> Engine<T> {
     }
 }
 
-/// Returns how this machine's TLB sees superpages, the largest of 2^`group` regions.
+/// Returns how this machine's TLB holds superpages; the largest superpages have 2^`group` regions.
 fn superpage(machine: &Machine, group: u32) -> Superpage {
     let is_huge = group == Size::Huge.shift() - Size::Large.shift();
     let size = if is_huge { Size::Huge } else { Size::Large };

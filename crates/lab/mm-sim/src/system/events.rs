@@ -50,7 +50,7 @@ impl System {
         }
     }
 
-    /// Charges a system call, and forgets the last place: mappings may change.
+    /// Charges a system call, and forgets the mapping of the last fault, because mappings may change.
     fn system_call(&mut self) {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.spaces.forget_place();

@@ -134,7 +134,7 @@ impl System {
     fn is_bare(&self, region: Region) -> bool {
         let nothing =
             |region| !self.spaces.is_large(region) && self.spaces.at(region).place == NO_TABLE;
-        // Checks the region itself first: touched memory is mostly there.
+        // Checks the region itself first: if any region is not empty, it is most often this one.
         nothing(region) && self.spaces.around(region).all(nothing)
     }
 
@@ -339,7 +339,7 @@ impl System {
         }
     }
 
-    /// Returns the full reservation of a region, if the frames of all its regions are in place and not shared.
+    /// Returns the reservation of a region, if all pages of the reservation are populated in place and none is shared.
     pub(crate) fn full_reservation(&self, region: Region) -> Option<ReservationId> {
         let reservations = self.frames.reservations();
         let id = reservations.find(region.first().0)?;

@@ -266,7 +266,7 @@ impl System {
     fn crossed(&mut self, region: Region, (before, after): (u16, u16), is_reserved: bool) {
         let mut facts = Facts::default();
         facts.region.reservation = is_reserved.then(Default::default);
-        // Tested now, while the touched mapping is at hand.
+        // Test this now, because the touched mapping is known here.
         facts.region.inside = self
             .spaces
             .last_place()

@@ -54,8 +54,8 @@ impl System {
         first <= all.first.0 && all.end().0 <= mapping.end
     }
 
-    /// Returns whether the larger extent that contains `region` is fully populated in its reservation and fully mapped, by
-    /// base pages or, after a split, by region-sized superpages.
+    /// Returns whether the larger extent that contains `region` is fully populated in its reservation and fully mapped,
+    /// by base pages or, after a split, by region-sized superpages.
     pub(crate) fn is_mapped_around(&self, region: Region) -> bool {
         let reservations = self.frames.reservations();
         let found = reservations.find(region.first().0);

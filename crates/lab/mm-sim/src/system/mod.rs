@@ -94,7 +94,8 @@ pub(crate) struct System {
     page_order: u8,
     /// log2 of the regions per largest superpage.
     group: u32,
-    /// Whether larger superpages split into superpages of one region, which the machine then has, or into base pages.
+    /// Whether larger superpages split into superpages of one region, which the machine then has. If not, they split
+    /// into base pages.
     splits_whole: bool,
     spaces: Spaces,
     memory: Memory,
@@ -242,7 +243,7 @@ impl System {
         self.daemons.are_awake()
     }
 
-    /// Updates the peak, and records a moment of the timeline if one is due.
+    /// Updates the peak, and records a sample of the time line if one is due.
     #[inline]
     pub(crate) fn observe(&mut self) {
         self.counters.superpages = self.counters.superpages.max(self.superpages());

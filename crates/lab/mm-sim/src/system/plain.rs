@@ -1,7 +1,7 @@
-//! Fast path for the commonest faults: base pages of anonymous memory in a region that has pages already, from free
-//! memory or from the region's reservation, if the design's rules consider nothing else. Contiguous faults are served
-//! together. The results equal those of `fault`, page by page. Only `engine` calls this file. See
-//! docs/decisions/policy.md#5.
+//! Fast path for the commonest faults: base pages of anonymous memory, in a region that has pages already. The frames
+//! come from free memory or from the region's reservation. The design's rules must not depend on other facts.
+//! Contiguous faults are served together. The results equal those of `fault`, page by page. Only `engine` calls this
+//! file. See docs/decisions/policy.md#5.
 
 use policy::{Plain, Reads};
 use trace::{Access, Advice, Event, Page, SLOTS};

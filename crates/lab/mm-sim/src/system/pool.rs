@@ -1,8 +1,8 @@
 //! The explicit pool (hugetlb): superpages reserved at mmap, so that faults cannot fail.
 //!
 //! `crate::hugetlb` does the accounting. The pool backs the whole superpages of a mapping. A heap is rounded up,
-//! because a heap on the pool grows by whole superpages (libhugetlbfs' morecore). Other mappings are rounded down, and
-//! the rest uses base pages.
+//! because a heap on the pool grows by whole superpages (libhugetlbfs' morecore). Other mappings are rounded down to
+//! whole superpages, and their ends use base pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,7 +25,8 @@ pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
     /// log2 of the regions per pool page.
     group: u32,
-    /// By mapping, in pool pages: first backed page, original number of pages, number left.
+    /// For each mapping, in pool pages: the first backed page, the original number of pages, and the number of pages
+    /// left.
     windows: BTreeMap<u32, (u32, u32, u32)>,
     /// Mappings that no longer grow, because their end was unmapped.
     ended: BTreeSet<u32>,
@@ -372,7 +373,8 @@ impl System {
         }
     }
 
-    /// Asks the pool, and once more after freeing the missing superpages. Then performs the design's rule for shortage.
+    /// Asks the pool for pages. If the pool has too few, frees the missing superpages and asks once more. Then performs
+    /// the design's rule for shortage.
     fn pool_ask<R>(
         &mut self,
         mut ask: impl FnMut(&mut Pool, &mut Memory) -> Result<R, u64>,

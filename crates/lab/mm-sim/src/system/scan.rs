@@ -431,7 +431,7 @@ impl System {
         self.spaces.unmark(region, WATCHED);
         self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
         let Some(base) = self.whole_again(region) else {
-            // Part of it changed meanwhile, so it stays split.
+            // Part of the superpage changed while it was watched, so it stays split.
             self.counters.demoted += 1;
             return Ended::Unfit;
         };

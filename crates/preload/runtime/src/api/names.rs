@@ -43,8 +43,8 @@ pub extern "C" fn superpage_gethugepagesize() -> c_long {
     }
 }
 
-/// `int gethugepagesizes(long sizes[], int n)`: the kernel's default first. With a null array and `n` of 0 returns the
-/// number of sizes.
+/// `int gethugepagesizes(long sizes[], int n)`: writes the superpage sizes, the kernel's default first. With a null
+/// array and `n` of 0 returns the number of sizes.
 ///
 /// # Safety
 /// `sizes` has room for `count` numbers, or is null.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn superpage_gethugepagesizes(sizes: *mut c_long, count: c
     unsafe { list_sizes(sizes, count, 0) }
 }
 
-/// `int getpagesizes(long sizes[], int n)`: the base page size, then the superpage sizes.
+/// `int getpagesizes(long sizes[], int n)`: writes the base page size, then the superpage sizes.
 ///
 /// # Safety
 /// As [`superpage_gethugepagesizes`].

@@ -20,7 +20,8 @@ use crate::raw;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The address the caller got: the start, or with a cache colour some lines after it.
+    /// The address the caller got: the start, or with a cache colour an address some cache lines
+    /// after the start.
     pub handle: usize,
     pub start: usize,
     /// Mapped bytes from `start` on.

@@ -19,8 +19,9 @@ use crate::{filter, pagemap};
 struct Advised {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Untouched samples at the last check, and checks in a row without progress.
+    /// Number of samples that the last check found untouched.
     untouched: AtomicUsize,
+    /// Number of consecutive checks that found no further sample touched.
     age: AtomicUsize,
 }
 

@@ -7,7 +7,7 @@
 //! counted in /proc/vmstat (`machine`).
 //!
 //! A mapping advised in part is two VMAs, and `mremap` of both at once fails. The border is recorded, and [`rejoin`]
-//! removes it first.
+//! removes it before the call.
 //!
 //! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's state. Once the
 //! process may have a seccomp filter, no file is opened and nothing is probed: the last answer stays.
@@ -360,8 +360,8 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
     DONE
 }
 
-/// VMAs that each have an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). Before the range is
-/// split, a fault on the page behind the border therefore gives the whole range an `anon_vma`.
+/// VMAs that each have an `anon_vma` of their own are never merged (`is_mergeable_anon_vma`, mm/vma.c). Before the
+/// range is split, a fault on the page behind the border therefore gives the whole range an `anon_vma`.
 fn can_be_rejoined(border: usize) -> bool {
     // SAFETY: a fault, which changes no contents.
     unsafe { raw::populate(border, raw::base_page()) }.is_ok()

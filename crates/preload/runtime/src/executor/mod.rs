@@ -141,7 +141,7 @@ pub fn advisor_fallback(fallback: Fallback) -> advisor::Fallback {
     }
 }
 
-/// Whether superpages are to be prepared ahead, unless a seccomp filter forbids it.
+/// Whether superpages are to be prepared ahead; `false` if a seccomp filter may forbid it.
 pub fn prepares() -> bool {
     request().prepares(sizes::superpage() as u64)
 }

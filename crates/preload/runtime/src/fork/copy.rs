@@ -43,7 +43,7 @@ struct Fork {
     /// The sockets between parent and child; -1: not needed.
     parent_end: AtomicI32,
     child_end: AtomicI32,
-    /// The signal mask before; [`NOT_CHANGED`] if it is still in force.
+    /// The signal mask from before the fork; [`NOT_CHANGED`] if it is still in force.
     signals: AtomicU64,
 }
 

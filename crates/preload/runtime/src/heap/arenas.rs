@@ -31,12 +31,14 @@ use crate::{executor, filter, in_place, limits, pagemap, raw, sizes, source, wri
 
 /// Minimum heap size for THP in the main arena, whose last superpage is half used on average.
 const LARGE_HEAP: usize = 3 << 20;
-/// The same for threads' arenas, each of which has such a last superpage.
+/// Minimum heap size for THP in threads' arenas, each of which has a last superpage that is half
+/// used.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
-/// The same for all arenas once separately mapped objects and arenas hold [`LARGE_IN_ALL`].
+/// Minimum heap size for THP in any arena once separately mapped objects and arenas hold
+/// [`LARGE_IN_ALL`].
 const MIN_HEAP_AMONG_MAPPED: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
-/// The same for all arenas on the pool.
+/// Minimum heap size for pool pages in any arena.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
 /// Size of the newest part of an arena, whose density decides. The last [`DENSITY_SKIPPED_TAIL`] bytes do not count:
 /// the program may be about to touch them.
@@ -45,7 +47,7 @@ const DENSITY_SKIPPED_TAIL: usize = 256 << 10;
 /// An arena is grown ahead by an eighth of the heap, within these bounds.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
-/// Maximum on the pool, whose pages are reserved for this process.
+/// Maximum number of bytes grown ahead on the pool, whose pages are reserved for this process.
 const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 
 /// Address in the main arena below which an allocation needs no check.

@@ -47,16 +47,19 @@ const MIN_LENGTH: usize = 64 << 10;
 const MAX_LENGTH: usize = 64 << 20;
 /// Objects that grow to less than this are copied to a slot. `mremap` moves larger ones (`large`).
 const MAX_GROWN: usize = 16 << 20;
-/// Bytes of objects that stay where glibc put them before any is packed.
+/// The first objects, up to this many bytes in all, stay where glibc put them. Later ones may be
+/// packed.
 const LEFT_FIRST: usize = 3 << 20;
 /// Heap size from which a whole superpage may be mapped ahead of requests.
 const LARGE_HEAP: usize = 40 << 20;
-/// The region grows by 1/PIECE_SHARE of its size, but by at least a superpage and at most `MAX_PIECE`.
+/// The region grows by 1/PIECE_SHARE of its size, but by at least a superpage.
 const PIECE_SHARE: usize = 32;
+/// Maximum number of bytes by which the region grows at a time.
 const MAX_PIECE: usize = 64 << 20;
 /// Maximum superpage size; with larger ones nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// Pause of growth after superpages were not available, in bytes of objects; doubled each time.
+/// After superpages were not available, the region does not grow for this many bytes of packed
+/// objects; doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
 const MAX_SUPERPAGES: usize = 32 << 10;
 /// Distance of the region's end below glibc's first mapping; the kernel's later mappings fit in between.
@@ -65,14 +68,16 @@ const SPACE_ABOVE: usize = 64 << 30;
 const SAMPLE_SHARE: usize = 40;
 /// Interval between checks of samples, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
-/// Bytes of the newest samples that decide, and the minimum for a decision.
+/// The newest samples, up to this many bytes, decide. With fewer sampled bytes there is no
+/// decision.
 const SAMPLED: usize = 2 << 20;
 const MIN_SAMPLED: usize = 1 << 20;
 /// Maximum superpages split in one call.
 const MAX_SPLITS: usize = 8;
-/// Initial and maximum credit, in bytes. Packing adds to the credit, and splitting a superpage subtracts its size: a
+/// Initial credit, in bytes. Packing adds to the credit, and splitting a superpage subtracts its size: a
 /// split costs what packing a whole superpage gained.
 const FIRST_CREDIT: isize = 256 << 20;
+/// Maximum credit, in bytes.
 const MAX_CREDIT: isize = 1 << 30;
 /// Without credit, an object that is not packed adds 1/CREDIT_OF_LEFT of its size.
 const CREDIT_OF_LEFT: usize = 32;

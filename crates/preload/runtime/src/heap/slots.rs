@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
                 slots.dead.fetch_add(freed, AcqRel);
                 self.totals.dead.fetch_add(freed.into(), Relaxed);
             }
-            // Also if another thread released the last page meanwhile.
+            // This also covers a last page that another thread released meanwhile.
             if slots.live.load(Acquire) == 0 {
                 self.clear_dead(slots);
             }

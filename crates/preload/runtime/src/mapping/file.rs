@@ -68,7 +68,7 @@ impl File {
         })
     }
 
-    /// Maps the file, on its superpages as far as it has or will have any.
+    /// Maps the file, on the superpages that the file has or will get.
     pub(super) unsafe fn map(&self, mut request: Request) -> Result<usize, Errno> {
         let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         // SAFETY: an empty range: tests for kernel support (Linux 5.14).
@@ -143,7 +143,7 @@ impl File {
     }
 
     /// Moves a new mapping to an address where its superpages can be mapped. Most file systems let the kernel choose
-    /// such an address (overlayfs does not). If there is none, the mapping stays.
+    /// such an address (overlayfs does not). If there is no such address, the mapping stays.
     fn placed(&self, start: usize, request: &Request) -> usize {
         if self.is_congruent(start, request) {
             return start;

@@ -199,7 +199,8 @@ impl Request {
                 Err(libc::ENOMEM) if prepare::release_all() => map(),
                 result => result,
             };
-            // Earlier memory there may have been unmapped without this library.
+            // Memory that was mapped at this address before may have been unmapped without this
+            // library.
             return result.inspect(|at| {
                 let end = parts::round_up(*at, length);
                 copies::forget(*at, end);
@@ -331,7 +332,7 @@ impl Request {
     }
 
     /// Whether prepared memory can serve the request. jemalloc maps all its memory with MAP_NORESERVE, in extents far
-    /// smaller than those that other programs reserve with it.
+    /// smaller than the ranges that other programs reserve with this flag.
     fn is_prepared(&self) -> bool {
         const MAX_UNRESERVED: usize = 1 << 30;
         let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
@@ -360,7 +361,8 @@ impl Request {
     /// Maps a body of superpages and a tail of base pages.
     unsafe fn on_hugetlb(self, settings: &Settings) -> Result<usize, Errno> {
         let superpage = sizes::superpage();
-        // All other requests (below 4 GiB, locked, not reserved) are left to the kernel.
+        // Requests with any other flag (an address below 4 GiB, locked or unreserved memory) are
+        // left to the kernel.
         let known = PRIVATE_ANONYMOUS | libc::MAP_FIXED | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;

@@ -202,7 +202,8 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
     Ok(())
 }
 
-/// Advice that concerns only contents and superpages. The mapping may still be kept when it is unmapped.
+/// Advice that concerns only contents and superpages. A mapping with such advice may still be kept for
+/// reuse when it is unmapped.
 const KEEPS_REUSABLE: [c_int; 9] = [
     libc::MADV_NORMAL,
     libc::MADV_DONTNEED,
@@ -236,7 +237,7 @@ fn is_kept_by_page(advice: c_int) -> bool {
 /// Advises a range that contains superpages of the pool.
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     match advice {
-        // After MADV_FREE memory may become zero at any time, so also at once.
+        // After MADV_FREE the memory may become zero at any time, so it may be discarded at once.
         libc::MADV_DONTNEED | libc::MADV_FREE
             if advice == libc::MADV_DONTNEED || in_place::is_asked() =>
         {
@@ -270,15 +271,16 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
     }
 }
 
-/// Which superpages must be demoted before the kernel carries out advice; `None`: none.
+/// Which superpages must be demoted before the kernel carries out the advice; `None` if none must
+/// be.
 pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
     match advice {
-        // Populating works on the pool, and the other advice has no effect there.
+        // Populating works on the pool. The other advice in this list has no effect there.
         libc::MADV_POPULATE_READ
         | libc::MADV_POPULATE_WRITE
         | libc::MADV_WILLNEED
         | libc::MADV_UNMERGEABLE => None,
-        // Kept per VMA: the kernel splits the VMA, at a superpage boundary.
+        // The kernel keeps this advice per VMA, and splits the VMA at a superpage boundary.
         libc::MADV_NORMAL
         | libc::MADV_RANDOM
         | libc::MADV_SEQUENTIAL
@@ -287,8 +289,8 @@ pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
         | libc::MADV_KEEPONFORK
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP => Some(Scope::Edges),
-        // Freeing lazily, merging, paging out, wiping, guard pages: on the pool the kernel refuses, or reports success
-        // and does nothing.
+        // Freeing lazily, merging, paging out, wiping and guard pages: on the pool the kernel refuses this advice, or
+        // reports success and does nothing.
         _ => Some(Scope::Covered),
     }
 }
@@ -327,7 +329,7 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
             match unsafe { in_place::discard(from, to) } {
                 // Locked memory: fail as the kernel does.
                 Err(libc::EINVAL) if maps::is_in_place(from, to) => Err(libc::EINVAL),
-                // Unmapped without this library, and replaced by another mapping.
+                // The range was unmapped without this library, and another mapping replaced it.
                 Err(libc::EINVAL) => {
                     table::remove(from, to);
                     // SAFETY: as above.

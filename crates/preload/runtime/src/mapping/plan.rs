@@ -167,7 +167,7 @@ impl Plan {
                 false => vma.is_in_place() || is_hugetlb(start),
             };
             if !is_as_entered {
-                // Unmapped without this library, and replaced by another mapping.
+                // The range was unmapped without this library, and another mapping replaced it.
                 table::remove(start, at);
                 continue;
             }

@@ -30,13 +30,14 @@ use crate::counters::Kind;
 use crate::lock::{Lock, Rank};
 use crate::{contiguity, raw, sizes};
 
-/// Shorter requests, and the first bytes that a process requests, are left to the kernel.
+/// Shorter requests are left to the kernel.
 const MIN_LENGTH: usize = 64 << 10;
+/// The first requests of a process, up to this many bytes in all, are left to the kernel.
 const INITIAL_BYTES_LEFT_ALONE: usize = 4 << 20;
 const MAX_EXTENT: usize = 8 << 20;
 
-/// The first bytes of mappings of about one superpage, which are left to the kernel. A program that maps no more than
-/// these would pay for the untouched part of the last mapping, which may be all but a page.
+/// Mappings of about one superpage are left to the kernel until they hold this many bytes in all. A program that maps
+/// no more would pay for the untouched part of the last mapping, which may be all but a page.
 const INITIAL_SINGLE_BYTES_LEFT_ALONE: usize = 8 << 20;
 
 /// The rest of the current extent: `next..end`, ours and untouched. (m): guarded by the lock `EXTENT`.
@@ -55,7 +56,7 @@ static EXTENT: Lock<Extent> =
     Lock::new(Rank::Small, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
 /// (a) Bytes requested so far.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
-/// (a) The same for mappings of about one superpage.
+/// (a) Bytes requested so far in mappings of about one superpage.
 static REQUESTED_SINGLY: AtomicUsize = AtomicUsize::new(0);
 
 /// (a) `[start, end)` of the last block handed out.

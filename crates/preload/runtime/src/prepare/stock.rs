@@ -60,7 +60,7 @@ impl Run {
     }
 
     fn free(&self) {
-        // Otherwise a forked child could take these values for the next run's.
+        // Clear them, because a forked child could take these values for those of the next run.
         self.length.store(0, Ordering::Relaxed);
         self.start.store(0, Ordering::Release);
         self.holder.store(0, Ordering::Release);
@@ -155,8 +155,8 @@ impl Run {
     }
 }
 
-/// Reports an event to the advisor for the kept runs that `meant` selects, and releases those that the advisor gives
-/// up; `false`: released none.
+/// Reports an event to the advisor for the kept runs that `meant` selects, and releases the runs that the advisor
+/// gives up; `false` if none was released.
 fn release_on(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     let mut any = false;
     for run in &RUNS {

@@ -65,13 +65,14 @@ struct Share {
 /// Which superpages a segment gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// Those that it fills, and those at its ends that it fills at least by half.
+    /// Superpages that the extent fills, and superpages at its ends that it fills at least by half.
     Filled,
-    /// Those that it touches; at an end where something else is mapped, only those that it fills.
+    /// Superpages that the extent touches; at an end where something else is mapped, only
+    /// superpages that it fills.
     Touched,
     /// Only those that it fills.
     Inside,
-    /// All that it touches, or none: as libhugetlbfs did.
+    /// All superpages that the extent touches, or none, as in libhugetlbfs.
     Whole,
 }
 
@@ -167,7 +168,8 @@ fn put(extent: &Extent, placement: &Placement) -> bool {
     any
 }
 
-/// Puts code on its file's superpages, as far as there are any: only the pages under the code change.
+/// Puts code on its file's superpages where the file has any. The mapping stays one of the file; only
+/// its pages change.
 fn put_on_file(extent: &Extent, placement: &Placement) -> bool {
     let length = extent.end - extent.start;
     let Some((first, last)) = extent.fitting(placement.page, Fit::Inside) else {

@@ -60,8 +60,8 @@ pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result
     Ok(())
 }
 
-/// Puts code in `[first, last)` on its file's superpages, as far as the kernel has or makes them; returns the bytes
-/// that have them, or will when they are first read.
+/// Puts code in `[first, last)` on its file's superpages, as far as the kernel has or makes superpages; returns the
+/// bytes that have superpages, or will get them when first read.
 ///
 /// Parts not cached yet will be read in superpages, if the file system has large folios (ext4, XFS, tmpfs). Parts
 /// cached in small pages stay so, unless MADV_COLLAPSE can change that (see `mapping::file`). The whole mapping is

@@ -17,8 +17,9 @@ use crate::settings::{self, Fallback, Pages};
 use crate::table::{self, Range};
 use crate::{executor, maps, raw, sizes, source};
 
-/// Lowest address of the main stack, if libc would report another, and the main thread's pthread_t.
+/// Lowest address of the main stack, if libc would report another one; else 0.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
+/// The main thread's pthread_t.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether code may run on stacks; `true` if unknown.

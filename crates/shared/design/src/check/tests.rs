@@ -16,7 +16,7 @@ const NEVER: &str = "name = \"x\"\nallocation.trigger = \"never\"\nmapping.when 
 const POOL: &str = "name = \"x\"\nallocation.trigger = \"mmap\"\nallocation.form = \"pool\"\n\
                     deallocation.when = \"to-pool\"\n";
 
-/// Valid base, added line, and the first key of the violated rule.
+/// Each case: a valid base design, the line added to it, and the first key of the violated rule.
 #[rustfmt::skip]
 const CASES: &[(&str, &str, &str)] = &[
     ("", "name = \"Linux\"", "name"),

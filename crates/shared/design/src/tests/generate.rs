@@ -46,7 +46,7 @@ fn time() -> impl Strategy<Value = Duration> {
 
 /// Redraws some numbers, times and texts of a design.
 pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value = Design> {
-    // Few at a time, so that most designs stay valid and their numbers are compared.
+    // Changes few values at a time, so that most designs stay valid and their numbers are compared.
     let chance = prop::collection::vec(prop::bool::weighted(0.12), KEYS);
     let numbers = prop::collection::vec(number(i64::MAX as u64), KEYS);
     let times = prop::collection::vec(time(), KEYS);

@@ -9,7 +9,8 @@ fn any_design() -> impl Strategy<Value = Design> {
     prop_oneof![mixed(), renumbered(preset()), renumbered(mixed())]
 }
 
-/// The first valid design of eight, or else a preset. Only one design in six is valid, too few for rejection sampling.
+/// The first valid design of eight, or else a preset. Only one random design in six is valid, too few for rejection
+/// sampling.
 fn good_design() -> impl Strategy<Value = Design> {
     (prop::collection::vec(any_design(), 8), preset()).prop_map(|(designs, preset)| {
         designs.into_iter().find(|design| design.check().is_empty()).unwrap_or(preset)

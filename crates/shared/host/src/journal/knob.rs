@@ -183,7 +183,7 @@ impl Knob {
 }
 
 /// Levels of the THP setting of one size, ascending. `inherit` ranks above `madvise`, so a request for `madvise` leaves
-/// `inherit` unchanged: there another setting decides.
+/// `inherit` unchanged: with `inherit`, the setting for all sizes decides.
 const THP_LEVELS: [&str; 4] = ["never", "madvise", "inherit", "always"];
 
 /// Files in /proc/sys/vm that trigger an action and store no setting.

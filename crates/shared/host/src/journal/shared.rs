@@ -579,7 +579,7 @@ impl Wanted {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Voids the claim in a share file. The file may vanish, because its holder may end meanwhile.
+    /// Voids the claim in a share file. The file may vanish, because its holder may end at any time.
     pub fn annul(path: &Path) -> Result<(), JournalError> {
         let io = |source| JournalError::io("write", path, source);
         let file = match OpenOptions::new().read(true).write(true).open(path) {

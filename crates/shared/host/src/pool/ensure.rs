@@ -20,8 +20,8 @@ use super::{
 use crate::journal::{Journal, Knob, Restoration};
 use crate::{Root, root};
 
-// The file is strict TOML. Every mistake, including a misspelt key, is reported with its line and the allowed values: a
-// skipped key would silently be a missing pool.
+// The file is strict TOML. Every mistake, including a misspelt key, is reported with its line and the allowed values:
+// if a misspelt key were skipped, its pool would be missing without an error.
 //
 // ```toml
 // shm_group = "dba"                # name or number

@@ -163,7 +163,8 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
 // `/proc/PID/smaps`, one mapping at a time; unknown fields are skipped.
 
 /// One mapping and its resident memory. A missing line counts as zero bytes, because a kernel that does not print the
-/// line has no such pages (`ShmemPmdMapped` came with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
+/// line has no such pages (`ShmemPmdMapped` came with THP for shared memory in Linux 4.8, `FilePmdMapped` with THP for
+/// files in 5.4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmapsEntry {
     /// The mapping, from the line that begins the entry.

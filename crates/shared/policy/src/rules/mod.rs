@@ -59,9 +59,9 @@ rules! {
         when: Option<Condition> = None, "when";
         /// The form of the allocation.
         form: Form = Form::Superpage, "form";
-        /// The available sizes, ascending: the page table's superpage, smaller ones (mTHP, the sizes of Navarro et al.)
-        /// and larger ones (Trident). A fault, and a scan with a condition, take the largest size that fits and
-        /// satisfies the condition.
+        /// The available sizes, ascending: the PMD-level size, smaller ones (mTHP, the sizes of Navarro et al.) and
+        /// larger ones (Trident). A fault, and a scan with a condition, take the largest size that fits and satisfies
+        /// the condition.
         sizes: Vec<ByteSize> = alloc::vec![ByteSize::mib(2)], "sizes";
         /// Which mappings may have superpages.
         eligible: Eligible = Eligible::Always, "eligible";
@@ -232,7 +232,7 @@ impl Key for Release {
 // Inputs of conditions: the costs of superpages, and a profile of the program.
 
 rules! {
-    /// The terms of the facts `benefit` and `cost` (by default CBMM's, mm/estimator.c:
+    /// The terms from which conditions compute the facts `benefit` and `cost` (by default CBMM's, mm/estimator.c:
     /// mm_estimate_huge_page_promote_cost_benefit).
     #[derive(Copy, Eq)]
     pub struct Estimate {
@@ -350,7 +350,8 @@ words! {
 
     /// Which pages must be dirty for an in-place superpage mapping.
     pub enum CleanPages {
-        /// All pages (the superpage is mapped writable) or none (mapped read-only). No superpage if mixed (FreeBSD).
+        /// Either all pages must be dirty (the superpage is then writable) or none (it is then read-only). Otherwise no
+        /// superpage is mapped (FreeBSD).
         Uniform = "uniform",
         /// Clean pages of anonymous memory count as dirty (Quicksilver's `vm.relax`).
         Relaxed = "relaxed",

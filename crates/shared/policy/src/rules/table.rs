@@ -17,8 +17,8 @@ pub trait Keys {
     /// Declares keys that are valid only if an earlier key has another value; `other` describes
     /// that value.
     fn only_with(&mut self, names: &[&'static str], other: &'static str);
-    /// Begins a table. `is_there` tells whether the value has the table; returns whether it shall
-    /// have it.
+    /// Begins a table. `is_there` tells whether the value has the table now. Returns whether the value should have the
+    /// table afterwards.
     fn enter(&mut self, name: &'static str, is_there: bool) -> bool;
     /// Ends the table. Called even if the table does not exist.
     fn leave(&mut self);

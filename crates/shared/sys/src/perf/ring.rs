@@ -1,10 +1,9 @@
 //! perf ring buffers: records of events as they occur (`perf_event_open(2)`).
 //!
-//! # Safety
-//! The kernel writes the ring while we read. A [`Ring`] owns its mapping (it is neither `Clone` nor `Copy`, and unmaps
-//! on drop) and hands out only copies. The kernel writes records and then advances `data_head`; it does not overwrite
-//! data between `data_tail` and `data_head` (perf_event_open(2), "Ring-buffer layout"). So: load the head with acquire,
-//! copy the data, store the tail with release.
+//! # Safety The kernel writes the ring while we read. A [`Ring`] owns its mapping (it is neither `Clone` nor `Copy`,
+//! and unmaps on drop) and hands out only copies. The kernel writes records and then advances `data_head`; it does not
+//! overwrite data between `data_tail` and `data_head` (perf_event_open(2), "Ring-buffer layout"). So a reader loads the
+//! head with acquire, copies the data, and stores the tail with release.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -80,9 +80,9 @@ pub(crate) struct Fast<V, A, B> {
     pde_at: Placement,
     pdpte: Full<32, 512>,
     pml4e: Full<32, 512>,
-    /// The numbers that the PDE cache and the PML4E cache looked up last, which need no further
-    /// look-up. `EMPTY`: none.
+    /// The number that the PDE cache looked up last, which needs no further look-up; `EMPTY`: none.
     last_pde: u32,
+    /// The same for the PML4E cache.
     last_pml4e: u32,
     near: Near,
     tally: Tally,

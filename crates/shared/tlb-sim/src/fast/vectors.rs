@@ -51,8 +51,8 @@ mod x86 {
 
     use super::{Vectors, up_to};
 
-    /// Number of lanes per vector. 512-bit vectors are slower on Zen 4, which splits their stores
-    /// in two, and a following load waits for both.
+    /// Number of lanes per vector. 512-bit vectors are slower on Zen 4, which splits each store into two; a load that
+    /// follows waits for both.
     const LANES: usize = 8;
     /// Maximum number of vectors per row.
     const MOST: usize = 4;

@@ -21,8 +21,9 @@ const MAGIC: &[u8; 4] = b"SPTC";
 const HEAD_BYTES: usize = 12;
 /// Values of the coding: 1 and 2 for indices of 1 and 2 bytes; 16 + n for n planes.
 const PLANES: u8 = 16;
-/// Maximum number of distinct records of an indexed chunk, for indices of 1 and 2 bytes.
+/// Maximum number of distinct records of an indexed chunk with indices of 1 byte.
 const MAX_U8_INDEX: usize = 1 << 8;
+/// Maximum number of distinct records of an indexed chunk with indices of 2 bytes.
 const MAX_U16_INDEX: usize = events::MAX_DISTINCT;
 /// Marks a count that is stored in the list of large counts.
 const ESCAPE: u8 = 255;
@@ -158,9 +159,9 @@ impl Encoder {
 pub struct Chunk {
     records: usize,
     coding: u8,
-    /// For indexed chunks: the distinct accesses, shifted to the stream's placement, and their counts (empty if all
-    /// counts are one).
+    /// For indexed chunks: the distinct accesses, shifted to the stream's placement.
     distinct: Vec<Access>,
+    /// For indexed chunks: the count of each distinct access; empty if all counts are one.
     different_counts: Vec<u32>,
     /// The indices, or the planes; the coding tells how many.
     planes: [Vec<u8>; 4],
@@ -171,11 +172,13 @@ pub struct Chunk {
     /// For planes: the large counts.
     large: Vec<u8>,
     events: Vec<u8>,
-    /// Progress of `emit`: number of records, bytes of large counts and bytes of events consumed,
-    /// and the next event.
+    /// Number of records that `emit` has returned.
     at: usize,
+    /// Number of bytes of large counts that `emit` has consumed.
     large_at: usize,
+    /// Number of bytes of events that `emit` has consumed.
     events_at: usize,
+    /// The next event that `emit` returns.
     next_event: Option<Event>,
     /// Index of the record before which the next event occurs.
     position: usize,

@@ -54,8 +54,9 @@ pub struct Reader<R = File> {
     /// The footer, which has the region addresses that `info` lacks.
     footer: Footer,
     placement: Placement,
-    /// Numbers of the next chunk to load, and of the loaded chunk.
+    /// Number of the next chunk to load.
     next: usize,
+    /// Number of the loaded chunk.
     loaded: Option<usize>,
     chunk: Chunk,
     bytes: Vec<u8>,
@@ -235,7 +236,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Continues with chunk `number`, or ends the stream if there is no such chunk. The running process is in the
-    /// chunk's `ChunkInfo`; mappings made before are in earlier chunks.
+    /// chunk's `ChunkInfo`; mappings that were made before this chunk are in earlier chunks.
     pub fn seek(&mut self, number: usize) {
         self.next = number;
         self.loaded = None;
@@ -271,8 +272,8 @@ impl<R: Read + Seek> Reader<R> {
         TraceError::corrupt(&self.path, Some(number), offset, what)
     }
 
-    /// Checks that the page and process numbers of a block's events are within the footer's totals, then shifts them by the
-    /// reader's [`Placement`].
+    /// Checks that the page and process numbers of a block's events are within the footer's totals, then shifts them by
+    /// the reader's [`Placement`].
     fn place_events(&self, block: &mut Block) -> Result<(), &'static str> {
         let Totals { regions, processes, .. } = self.info.totals;
         let end = u64::from(regions) << 9;

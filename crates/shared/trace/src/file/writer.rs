@@ -26,10 +26,11 @@ pub struct Writer {
     encoder: Encoder,
     /// Records of the current chunk.
     recorder: Recorder,
-    /// Encoded events of the current chunk, the number of events, and the record number of the last
-    /// event.
+    /// Encoded events of the current chunk.
     events: Vec<u8>,
+    /// Number of events of the current chunk.
     event_count: u32,
+    /// Record number of the last event.
     last_event: usize,
     /// The process that ran at the start of the chunk.
     process: Process,

@@ -10,11 +10,13 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Defaults of the live kernel: size in bytes, and maximum number of lookups.
+/// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
+/// Maximum of the live kernel's default number of lookups.
 const MAX_LOOKUPS: u64 = 1 << 24;
-/// Number of words per page, and of key blocks per page.
+/// Number of words per page.
 const WORDS: u64 = PAGE / 8;
+/// Number of key blocks per page.
 const BLOCKS: u64 = WORDS / KEYS as u64;
 
 /// The remaining queries of each thread. Threads take turns.

@@ -17,8 +17,9 @@ use crate::{Emit, Figure, Setup, Tables};
 
 /// Default size of the live kernel in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Number of bytes per slot, and of slots per page.
+/// Number of bytes per slot.
 const SLOT: u64 = 16;
+/// Number of slots per page.
 const SLOTS: u64 = PAGE / SLOT;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {

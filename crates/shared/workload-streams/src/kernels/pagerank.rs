@@ -3,8 +3,8 @@
 //!
 //! Vertices are processed in groups of 64. In a group, each page of the sequential arrays (row ends, neighbours,
 //! scores) is one run; then follow the contributions that the rows name, one by one. Every TLB holds the few pages of
-//! the sequential arrays meanwhile. The construction of the rows is modelled, not replayed: buckets are filled and
-//! emptied in turn, as often as in the live kernel on average.
+//! the sequential arrays meanwhile. The construction of the rows is modelled, not replayed: one bucket after another is
+//! filled and emptied, on average as often as in the live kernel.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -7,8 +7,9 @@ use crate::program::{Built, Program};
 use crate::space::{Extent, PAGE, Space};
 use crate::{Figure, Setup, Tables};
 
-/// Defaults of the live kernel, as in the table of 2005: size in bytes, and number of repetitions.
+/// Default size of the live kernel in bytes, as in the table of 2005.
 pub(super) const SIZE: u64 = 1 << 30;
+/// Default number of repetitions, as in the table of 2005.
 pub(super) const REPEAT: u32 = 3;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {

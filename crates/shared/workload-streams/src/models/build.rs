@@ -14,9 +14,11 @@ use crate::{Emit, Figure, Setup, Tables};
 
 /// Number of small mappings of a process.
 const SMALL: u32 = 4;
-/// Virtual page numbers of text, small mappings, and memory.
+/// Virtual page number of the programs' text.
 const TEXT: u64 = 0x40_0000_0000 >> 12;
+/// Virtual page number of the first small mapping.
 const SMALLS: u64 = 0x7e00_0000_0000 >> 12;
+/// Virtual page number of the memory that a process writes.
 const MEMORY: u64 = 0x7f00_0000_0000 >> 12;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {

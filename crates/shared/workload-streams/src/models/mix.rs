@@ -98,7 +98,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Maps and fills either the transient areas or the others.
+    /// Maps and fills the transient areas, or if `transient` is false, all other areas.
     fn fill(&self, program: &mut Program, transient: bool) {
         let threads = self.model.fill_threads;
         let tables = self.model.areas.iter().filter(|table| table.transient == transient);

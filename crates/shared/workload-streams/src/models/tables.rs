@@ -80,8 +80,8 @@ pub struct Visit {
     /// Order of the pages.
     #[serde(default)]
     pub order: Order,
-    /// For random order: 1 is uniform. 2, 3 and 4 concentrate visits at the start of the area, like the square, cube
-    /// and fourth power of a uniform number.
+    /// For random order: 1 visits all pages equally often. 2, 3 and 4 concentrate visits at the start of the area, like
+    /// the square, cube and fourth power of a uniform number.
     #[serde(default = "one")]
     pub skew: u32,
     /// For random order: whether the favoured pages are scattered over the area.

@@ -37,12 +37,12 @@ enum Benchmark {
 #[command(next_help_heading = "Arms and runs")]
 pub struct Common {
     /// Arm to run; repeatable: a recipe as for `compare`, `populate`, or `populate+RECIPE` [default: base,
-    /// enabled mTHP sizes, thp, hugetlb, pool (libsuperpage.so with --prezero and --prefault); touch: also
-    /// populate].
+    /// enabled mTHP sizes, thp, hugetlb, pool (libsuperpage.so with --prezero and --prefault), and for
+    /// touch populate].
     #[arg(long = "arm", value_name = "ARM", value_parser = arms::parse)]
     arms: Vec<arms::Arm>,
 
-    /// Numbers of threads, each a row of every arm [default: 1 and the number of CPUs].
+    /// Numbers of threads; every arm has a row for each number [default: 1 and the number of CPUs].
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = operations::workloads::threads)]
     threads: Vec<NonZeroUsize>,
 
@@ -50,7 +50,8 @@ pub struct Common {
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
 
-    /// Enable the mTHP size of an arm, and disable all others, during its runs (root).
+    /// Enable the mTHP size of an arm, and disable all other mTHP sizes, during the arm's runs
+    /// (root).
     #[arg(long)]
     allow: bool,
 

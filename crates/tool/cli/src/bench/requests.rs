@@ -16,11 +16,11 @@ use crate::exit::{self, Done, Failure};
 /// fresh memory, later ones memory that the allocator kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Memory in blocks at any time, all threads together.
+    /// Memory in blocks at any time, summed over all threads.
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
 
-    /// Requests of all threads [default: as many as fill the memory four times].
+    /// Requests of all threads together [default: as many as fill the memory four times].
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
 
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     smallest: Option<ByteSize>,
 
-    /// Largest block; sizes are log-uniform in between [default: 1M].
+    /// Largest block; sizes are log-uniform between the smallest and the largest [default: 1M].
     #[arg(long, value_name = "SIZE")]
     largest: Option<ByteSize>,
 

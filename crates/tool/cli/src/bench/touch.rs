@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "MS")]
     gap: Option<u32>,
 
-    /// Time each first touch and report the latencies; rates are lower then.
+    /// Time each first touch and report the latencies; the timing itself lowers the rates.
     #[arg(long)]
     latency: bool,
 
@@ -46,7 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Save the costs of faults and zeroing in the machine `this`, for `superpage lab --machine this`.
+    /// Save the costs of faults and zeroing as part of the machine `this`, for `superpage lab
+    /// --machine this`.
     #[arg(long)]
     save: bool,
 

@@ -16,11 +16,11 @@ use crate::progress::Progress;
 
 /// Time to zero 2 MiB, by instruction and size of a call, and in the kernel.
 ///
-/// Temporal and non-temporal stores, in calls of 4K, 32K and 2M, and the kernel's page faults. The memory is on
-/// superpages and not cached; `warm` rows were zeroed just before. Takes about ten seconds.
+/// Measures temporal and non-temporal stores, in calls of 4K, 32K and 2M, and the kernel's page faults. The
+/// memory is on superpages and not cached; `warm` rows were zeroed just before. Takes about ten seconds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Save the costs of zeroing in the machine `this`, for `superpage lab --machine this`.
+    /// Save the costs of zeroing as part of the machine `this`, for `superpage lab --machine this`.
     #[arg(long)]
     save: bool,
 

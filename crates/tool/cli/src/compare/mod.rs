@@ -50,12 +50,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
 
-    /// Compare a number that the program prints: the first group of the last match; repeatable, each number gets its
-    /// own verdicts. For a service's load, NAME=REGEX gives the number a name: 'p99=99% ([0-9.]+)'.
+    /// Compare a number that the program prints: the first group of the last match of REGEX; repeatable, each number
+    /// gets its own verdicts. For a service's load, NAME=REGEX gives the number a name: 'p99=99% ([0-9.]+)'.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
 
-    /// Name of that number, but not `wall`; repeatable, in the order of --metric [default: metric, metric 2, ...].
+    /// Name of that number, which may not be `wall`; repeatable, in the order of --metric [default: metric, metric
+    /// 2, ...].
     #[arg(long, value_name = "NAME", requires = "metric")]
     metric_name: Vec<String>,
 
@@ -78,8 +79,9 @@ pub struct Args {
     #[arg(long)]
     predict: bool,
 
-    /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles, a list
-    /// has commas, 4x is four times the CPUs: size=128K..3G, clients=1..4x. --max-time is shared by all values.
+    /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles the
+    /// value at each step, commas separate a list, 4x is four times the number of CPUs: size=128K..3G, clients=1..4x.
+    /// --max-time is shared by all values.
     #[arg(long, value_name = "NAME=VALUES", value_parser = vary::parse, conflicts_with_all = ["predict", "dry_run"])]
     vary: Option<Vary>,
 
@@ -95,7 +97,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "format"])]
     dry_run: bool,
 
-    /// Print help with every option; --help leaves out rare ones of workloads, services and judging.
+    /// Print help with every option; --help leaves out rare options of workloads, services and
+    /// judging.
     #[arg(long)]
     help_advanced: bool,
 

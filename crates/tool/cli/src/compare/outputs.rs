@@ -31,7 +31,7 @@ pub struct Outputs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// With --vary: also write a picture of the ratios against the values.
+    /// With --vary: also write a chart of the ratios at each value.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 

@@ -29,7 +29,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = arms::seconds)]
     max_time: f64,
 
-    /// Keep what is done in FILE (JSON) after each entry; entries that FILE already has are not run again.
+    /// Keep the results so far in FILE (JSON), written after each entry; entries that FILE already has are
+    /// not run again.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     resume: Option<PathBuf>,
 
@@ -41,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["from", "list", "resume", "dry_run"])]
     into: Option<PathBuf>,
 
-    /// List the entries and what each lacks here; run nothing.
+    /// List the entries and what each lacks on this machine; run nothing.
     #[arg(long, conflicts_with_all = ["from", "resume", "json", "output", "html", "compare"])]
     list: bool,
 

@@ -30,16 +30,16 @@ use voice::Voice;
 /// The commands as subcommands of `superpage`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Configure pools of huge pages, as libhugetlbfs' hugeadm(8).
+    /// Configure pools of huge pages, as libhugetlbfs' hugeadm(8) does.
     #[command(disable_help_flag = true)]
     Hugeadm(Words),
-    /// Run a program on huge pages, as libhugetlbfs' hugectl(8).
+    /// Run a program on huge pages, as libhugetlbfs' hugectl(8) does.
     #[command(disable_help_flag = true)]
     Hugectl(Words),
-    /// Mark a program's segments for huge pages, as libhugetlbfs' hugeedit(8).
+    /// Mark a program's segments for huge pages, as libhugetlbfs' hugeedit(8) does.
     #[command(disable_help_flag = true)]
     Hugeedit(Words),
-    /// Print page sizes, as libhugetlbfs' pagesize(1).
+    /// Print page sizes, as libhugetlbfs' pagesize(1) does.
     #[command(disable_help_flag = true)]
     Pagesize(Words),
 }

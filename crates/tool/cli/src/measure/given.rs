@@ -9,8 +9,8 @@ use operations::this_machine;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Counts from other tools")]
 pub struct Flags {
-    /// Cycles of a TLB miss that walks the page table, or `this`: as measured by `superpage tlb --save`,
-    /// the default for programs and processes.
+    /// Cycles of a TLB miss that walks the page table; or `this`, the cost that `superpage tlb --save`
+    /// measured, which is the default for programs and processes.
     #[arg(long, value_name = "CYCLES", value_parser = cost)]
     cost: Option<Cost>,
 
@@ -30,7 +30,8 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = number)]
     itlb_misses: Option<f64>,
 
-    /// Cycles of all page walks, instead of --cost: with the misses they give the cost of one.
+    /// Cycles of all page walks, instead of --cost: with the number of misses they give the cost of
+    /// one miss.
     #[arg(long, value_name = "N", value_parser = number, conflicts_with = "cost")]
     walk_cycles: Option<f64>,
 
@@ -62,7 +63,8 @@ impl Flags {
         Ok(Some(MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }))
     }
 
-    /// Returns the cost of a miss on this machine in cycles, also without --cost. For counts taken on this machine now.
+    /// Returns the cost of a miss on this machine in cycles, even if --cost was not given. For counts taken on this
+    /// machine now.
     pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
         match self.cost {
             None => this_machine::miss_cost_if_kept(),

@@ -115,7 +115,7 @@ fn whose(attribution: &Attribution, top: usize) -> String {
     text
 }
 
-/// Returns rows for the `top` largest shares, and one for the sum of the others.
+/// Returns a row for each of the `top` largest shares, and one row for the sum of all other shares.
 fn rows(shares: &[Share], top: usize) -> Vec<Vec<String>> {
     let row = |name: &str, events: f64, share: f64| {
         let name = words::name(&name.escape_debug().to_string(), 60);

@@ -9,9 +9,9 @@ use units::{NodeId, PageSize};
 
 use crate::exit::{self, Done, Failure};
 
-/// Print the configuration that creates pools at boot.
-/// Pages larger than the largest free block (1G) can be allocated reliably only at boot. Nothing is written. Without a
-/// SPEC, the current pools are printed. For one NUMA node, write SIZE:NODE=PAGES.
+/// Print the configuration that creates pools at boot. Pages larger than the buddy allocator's largest block, such as
+/// 1G, can be allocated reliably only at boot. Nothing is written. Without a SPEC, prints the configuration of the
+/// current pools. For one NUMA node, write SIZE:NODE=PAGES.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pools: 1G:2, 2M:1G, or for nodes 1G:0=1 1G:1=2.

@@ -26,8 +26,8 @@ use operations::pool_guard;
 ///
 /// Without a subcommand, lists the pools. A SPEC is SIZE:AMOUNT. SIZE is a page size (2M, 1G or
 /// `default`), AMOUNT is pages (512), bytes with a unit (1G) or percent of the pool (25%); with a
-/// sign (+512) the pool grows or shrinks by it. The old value of every setting is saved before it is
-/// changed: if superpage is killed in between, `superpage restore` restores it.
+/// sign (+512) the pool grows or shrinks by that amount. The old value of every setting is saved
+/// before it is changed: if superpage is killed in between, `superpage restore` restores it.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub struct Args {

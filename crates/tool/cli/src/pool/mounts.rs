@@ -64,7 +64,7 @@ struct CreateArgs {
     #[arg(long, value_name = "N")]
     max_inodes: Option<u64>,
 
-    /// Only print lines that mount it at boot.
+    /// Only print the lines that mount hugetlbfs at boot; mount nothing.
     #[arg(long, value_enum, value_name = "KIND")]
     persist: Option<Persist>,
 

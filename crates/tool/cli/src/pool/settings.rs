@@ -13,7 +13,7 @@ use crate::exit::{self, Done, Failure};
 /// Show or set the group and the size limit of hugetlb shared memory.
 #[derive(Debug, clap::Args)]
 pub struct ShmArgs {
-    /// Group whose members may use it, a name or number; 0 for nobody.
+    /// Group whose members may use hugetlb shared memory, a name or number; 0 for nobody.
     #[arg(long)]
     group: Option<String>,
 
@@ -27,15 +27,16 @@ pub struct ShmArgs {
 
 /// Show or raise the memory that the kernel keeps free (min_free_kbytes).
 ///
-/// The recommended value is two free pageblocks in each zone, and three for each migrate type to fall back to each of
-/// the other two, so that unmovable pages do not spread over all memory. It is never lowered.
+/// The recommended value is eleven free pageblocks in each zone: two, and three for each of the three migrate types,
+/// so that a type finds free blocks before it falls back to those of another, and unmovable pages do not spread over
+/// all memory. The setting is never lowered.
 #[derive(Debug, clap::Args)]
 pub struct MinFreeArgs {
-    /// Raise it to the recommended value.
+    /// Raise min_free_kbytes to the recommended value.
     #[arg(long, conflicts_with = "set")]
     recommended: bool,
 
-    /// Raise it to this size.
+    /// Raise min_free_kbytes to this size.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     set: Option<ByteSize>,
 

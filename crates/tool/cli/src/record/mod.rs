@@ -34,8 +34,8 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], exact for LRU TLBs whose number
-    /// of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU TLBs
+    /// whose number of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
     #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = crate::trace::filter)]
     filter: Filter,
 
@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long)]
     instructions: bool,
 
-    /// Record only first touches, at native speed and on base pages: the kernel's page-fault events (needs
-    /// root or CAP_PERFMON, and tracefs). munmap is not recorded: the kernel does not report it.
+    /// Record only first touches, at native speed and on base pages, from the kernel's page-fault events
+    /// (needs root or CAP_PERFMON, and tracefs). munmap is not recorded: the kernel does not report it.
     #[arg(long, conflicts_with_all = ["filter", "instructions", "no_follow"])]
     faults: bool,
 

@@ -1,6 +1,5 @@
 //! Measures accesses to memory that is far larger than the caches, on base pages and superpages. Saved machine files
-//! contain these costs, because simulated programs make such accesses.
-//! See docs/decisions/tlb.md#9.
+//! contain these costs, because simulated programs access memory of that size. See docs/decisions/tlb.md#9.
 
 use experiment::prices::FarAccesses;
 use host::Snapshot;

@@ -40,7 +40,8 @@ pub struct Args {
     page_size: Vec<PageSize>,
 
     /// Change settings for the run so that more sizes can be measured, and restore them (root): adds a page to the
-    /// 1 GiB pool if none is free, and enables 64 KiB mTHP; with --page-size, what those sizes need.
+    /// 1 GiB pool if none is free, and enables 64 KiB mTHP; with --page-size, makes the changes that those sizes
+    /// need.
     #[arg(long)]
     allow: bool,
 
@@ -72,7 +73,7 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Seed of the random orders.
+    /// Seed of the random orders in which pages are accessed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -120,7 +121,7 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 /// Number of progress steps per page size that `calibrate` reports.
 const STEPS: u64 = 4;
 
-/// After this long, no reading is repeated only for precision.
+/// After this time, no reading is repeated just to be more precise.
 const LIMIT: Duration = Duration::from_secs(6);
 
 pub fn run(args: Args) -> Result<Done, Failure> {

@@ -17,9 +17,9 @@ use crate::pool::progress::Watcher;
 
 /// Import a trace of another tool.
 ///
-/// Inputs compressed with gzip, xz or zstd are decompressed. Such traces have no mappings: they are inferred from the
-/// touched pages, and the trace says so. For lackey: valgrind --tool=lackey --trace-mem=yes --log-fd=9 ./app 9>&1
-/// >/dev/null | superpage trace import --from lackey - app.spt
+/// Inputs compressed with gzip, xz or zstd are decompressed. Traces of other tools have no mappings: these are
+/// inferred from the touched pages, and the imported trace says so. For lackey: valgrind --tool=lackey
+/// --trace-mem=yes --log-fd=9 ./app 9>&1 >/dev/null | superpage trace import --from lackey - app.spt
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Input format.
@@ -36,12 +36,12 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], exact for LRU TLBs whose number
-    /// of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU TLBs
+    /// whose number of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
     #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = filter)]
     filter: Filter,
 
-    /// Gap of untouched memory that separates two mappings.
+    /// Gap of untouched memory that makes the pages before and after it count as two mappings.
     #[arg(long, value_name = "SIZE", default_value = "4M")]
     gap: ByteSize,
 
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     instructions: bool,
 
-    /// raw: bit of an address that marks a write, 0 to 63.
+    /// raw: number of the address bit that marks a write, 0 to 63.
     #[arg(long, value_name = "BIT", value_parser = clap::value_parser!(u8).range(0..64))]
     write_bit: Option<u8>,
 

@@ -112,7 +112,7 @@ pub struct ReadBack {
     /// Whether the arm got the pages it promised; `null` if it promised none, or if it is unknown. An arm that requests
     /// superpages for a part of its memory fails only if it got none.
     pub as_promised: Option<bool>,
-    /// A fault of libsuperpage.so, if the library was to hand out or prepare the memory.
+    /// What went wrong with libsuperpage.so, if the library was to hand out or prepare the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library_fault: Option<LibraryFault>,
 }

@@ -13,13 +13,16 @@ use super::{Document, Row};
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
 const MARGIN: f64 = 20.0;
-/// Width for the labels of the vertical axis, and for row names.
+/// Width for the labels of the vertical axis.
 const GUTTER: f64 = 64.0;
+/// Width for the names of rows.
 const NAMES: f64 = 190.0;
 const HEIGHT: f64 = 260.0;
-/// Height above a panel for its title, height below it for the axis, and height of a row of the legend or of bars.
+/// Height above a panel for its title.
 const ABOVE: f64 = 36.0;
+/// Height below a panel for its axis.
 const BELOW: f64 = 40.0;
+/// Height of a row of the legend, or of a bar.
 const ROW: f64 = 20.0;
 const COLOURS: usize = 7;
 /// Tick values of the time axis, in seconds.

@@ -133,7 +133,7 @@ fn of_a_superpage_only_the_pages_that_stay_are_in_memory() {
 fn superpages_are_made_of_movable_pages_and_not_of_pinned_ones() {
     testkit::lock_machine!(shared);
     // Count superpages that were collapsed, and those whose pages could not be isolated (EAGAIN). Without a free
-    // superpage the error is ENOMEM, before Linux 6.1 EINVAL.
+    // superpage the error is ENOMEM; a kernel before Linux 6.1 returns EINVAL.
     let collapsed = |kind| {
         let mut held = held(kind)?;
         let (mut made, mut stuck) = (0, 0);

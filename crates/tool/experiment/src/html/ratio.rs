@@ -16,6 +16,7 @@ use report::scale::{ends, percent};
 const REACH: f64 = 20.0;
 /// Height of a row: a line of text and a lane below it.
 const ROW: f64 = 54.0;
+/// Height of the lane.
 const LANE: f64 = 34.0;
 
 /// Returns the ratio and interval to draw; `None` if the verdict withholds its number.

@@ -385,7 +385,8 @@ fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
 
 // Finds free ports: another one for each run.
 
-/// Below the kernel's ephemeral ports (from 32768, ip(7)), so that no connecting client gets such a port.
+/// Below the kernel's ephemeral ports (from 32768, ip(7)), so that the kernel gives none of these ports
+/// to a connecting client.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 10_000;
 
@@ -448,8 +449,8 @@ impl Cpus {
         })
     }
 
-    /// If there are several cores, keeps the threads of a core, which have the same `core`, together. The load gets the
-    /// first CPUs, which handle the machine's interrupts.
+    /// If there are several cores, keeps the threads of one core together; `core` returns the core of a CPU. The load
+    /// gets the first CPUs, which handle the machine's interrupts.
     fn divide(allowed: &[usize], core: impl Fn(usize) -> usize) -> Option<Self> {
         if allowed.len() < MIN_CPUS {
             return None;

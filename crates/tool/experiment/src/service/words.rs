@@ -1,4 +1,4 @@
-//! Formats text about a service next to its figures. Pure.
+//! Formats the text that is printed next to a service's figures. Pure.
 
 use crate::document::Document;
 use crate::stats::Better;

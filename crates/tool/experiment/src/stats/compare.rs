@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings with 99 %, for a fixed number of runs.
+    /// Returns settings with 99 % confidence, for a fixed number of runs.
     pub fn new(seed: u64) -> Settings {
         Settings { confidence: Confidence::P99, level: Confidence::P99, seed }
     }

@@ -37,8 +37,9 @@ pub(super) struct Part {
     pub pool: u64,
     /// High-water mark in bytes, without the pool.
     pub high_water: u64,
-    /// The executed program, identified by the address of its stack, and the number of faults; `None` if not read.
+    /// Address of the stack, which identifies the executed program; `None` if not read.
     pub image: Option<u64>,
+    /// Number of faults; `None` if not read.
     pub faults: Option<u64>,
 }
 
@@ -182,12 +183,12 @@ impl Part {
 }
 
 impl Range {
-    /// Returns whether the middle is within 5 % of the truth.
+    /// Returns whether the middle of the bounds is within 5 % of the truth.
     pub(super) fn is_near(self) -> bool {
         self.at_most as f64 <= MAX_RATIO * self.at_least as f64
     }
 
-    /// Returns the middle in bytes, if it is within 5 % of the truth.
+    /// Returns the middle of the bounds in bytes, if it is within 5 % of the truth.
     pub(super) fn middle(self) -> Option<u64> {
         self.is_near().then(|| self.at_least + self.at_most.saturating_sub(self.at_least) / 2)
     }
@@ -364,8 +365,8 @@ impl Bounds {
             lives
         });
         self.unseen += unknown;
-        // If no process was seen, the first one existed nevertheless. After the last tick, the end of the last
-        // processes is expected.
+        // If no process was seen, the first one existed nevertheless. It is not added to `unseen`, because
+        // the last processes are expected to end after the last tick.
         unknown += u64::from(!self.has_seen && shares.is_empty());
         let sum = most_at_once(&shares, &ends.lives);
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));

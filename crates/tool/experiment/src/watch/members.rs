@@ -289,8 +289,9 @@ fn from_upwards(root: &Root, pid: Option<Pid>) -> impl Iterator<Item = (Pid, Sta
     std::iter::successors(pid.and_then(read), move |(_, stat)| read(stat.parent))
 }
 
-/// Returns an upper bound of the number of processes of this tree that were born and have ended, of `born` births on
-/// the machine. A waiting parent inherits its child's faults, and the faults of seen processes are known.
+/// Returns an upper bound of the number of this tree's processes that were born and have ended; `born` is the number
+/// of births on the whole machine. A waiting parent inherits its child's faults, and the faults of seen processes
+/// are known.
 fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) -> u64 {
     let mut others = born;
     let mut faults = 0u64;
@@ -325,11 +326,13 @@ const EARLY: Duration = Duration::from_millis(500);
 const STEADY: f64 = 0.01;
 /// Maximum share of the budget for looks at a growing program.
 const GROWING: f64 = 0.6;
-/// Growth since the last look, as a factor and in bytes, that justifies a look at a growing program.
+/// A growing program is looked at again once it holds GROWN times the bytes of the last look, plus [`GROWN_BYTES`].
 const GROWN: f64 = 1.2;
+/// Bytes of this growth that no factor scales.
 const GROWN_BYTES: u64 = 8 << 20;
-/// A look is old after this fraction of the elapsed time, but not before the minimum.
+/// A look is old after 1/OLD of the elapsed time.
 const OLD: u32 = 16;
+/// Minimum age of an old look.
 const OLD_AT_LEAST: Duration = Duration::from_millis(15);
 /// Shares of the budget up to which other looks may spend. The rest is kept for the first look at a level well above
 /// the last.
@@ -347,15 +350,17 @@ pub(super) struct Facts {
     pub level_for: Duration,
     /// Time of the last look since the start of the program, and bytes held then.
     pub looked: Option<(Duration, u64)>,
-    /// Time spent on looks and [`charged`] for ticks, and the part of it spent on looks at a growing program.
+    /// Time spent on looks, plus the time [`charged`] for ticks.
     pub spent: Duration,
+    /// The part of `spent` for looks at a growing program.
     pub spent_growing: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reason {
-    /// The program has stopped growing, with much more memory than at the last look, or slightly more.
+    /// The program has stopped growing, with much more memory than at the last look.
     MuchHigher,
+    /// The program has stopped growing, with slightly more memory than at the last look.
     Higher,
     /// The program is still growing.
     Growing,

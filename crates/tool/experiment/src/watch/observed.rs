@@ -26,7 +26,7 @@ pub struct Moment {
     /// Resident bytes of all processes, hugetlb included.
     #[serde(deserialize_with = "units::bytes")]
     pub resident_bytes: u64,
-    /// Bytes of these on superpages; `null` if the moment is a tick, not a look.
+    /// The part of `resident_bytes` on superpages; `null` if the moment is a tick, not a look.
     #[serde(deserialize_with = "units::bytes")]
     pub superpage_bytes: Option<u64>,
 }
@@ -225,8 +225,8 @@ pub struct OverTime {
     /// Share of resident memory on superpages: the mean over the run, weighted by time.
     #[serde(deserialize_with = "units::share")]
     pub mean_coverage: Option<f64>,
-    /// Memory at the end. Among the looks in the last fifth of the run (at least 50 ms), the last of those that found
-    /// most: a program may free memory object by object before it ends.
+    /// Memory at the end. Among the looks in the last fifth of the run (at least 50 ms), the last look that found the
+    /// most memory: a program may free memory object by object before it ends.
     pub end: Option<Moment>,
     /// The longest time without a look; `null` if mean and end are known.
     pub gap: Option<Gap>,
@@ -257,8 +257,9 @@ impl Gap {
 const LONGEST_GAP: f64 = 0.5;
 /// Difference between two looks up to which nothing is assumed to have happened in between.
 const ALIKE: f64 = 0.05;
-/// The end of a run is this part of it, and at least this many seconds.
+/// Share of a run that counts as its end.
 const END: f64 = 0.2;
+/// Minimum length of a run's end, in seconds.
 const SHORTEST_END: f64 = 0.05;
 /// Memory of at least this share of the maximum counts as the maximum.
 const MOST: f64 = 0.98;
@@ -331,15 +332,14 @@ fn at_end(looks: &[Moment], run_seconds: f64) -> Option<Moment> {
 
 // Reads records of the program's processes: looks at their own memory, and their ends.
 //
-// One process's look represents the run if all other processes held almost nothing at the last tick. Otherwise it is
-// only a lower bound of the memory.
-// See docs/decisions/watch.md#5.
+// One process's look represents the run if all other processes held almost nothing at the last tick. Otherwise the
+// look is only a lower bound of the run's memory. See docs/decisions/watch.md#5.
 
 /// Maximum number of processes whose lifetimes are remembered.
 const MAX_LIVES: usize = 1024;
 /// Time for which a lifetime is remembered after the process ended.
 const REMEMBERED: Duration = Duration::from_millis(200);
-/// All other processes together may hold at most one part in this many of the process's memory.
+/// All other processes together may hold at most 1/OTHERS of the process's memory.
 const OTHERS: u64 = 8;
 
 pub(super) struct Own {

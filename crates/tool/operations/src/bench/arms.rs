@@ -38,8 +38,8 @@ const DEFAULT_PREZERO: ByteSize = ByteSize::mib(64);
 /// Limit of the prefaulted part of a new mapping.
 const DEFAULT_PREFAULT: ByteSize = ByteSize::mib(64);
 
-/// Returns the arm whose superpages libsuperpage.so prepares. The limit holds a burst; the library's own bounds decide
-/// how much memory it keeps.
+/// Returns the arm whose superpages libsuperpage.so prepares. The limit is large enough for a burst; the library's
+/// own bounds decide how much memory it keeps.
 fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
     // malloc needs little memory beyond the burst; a quarter more is enough.

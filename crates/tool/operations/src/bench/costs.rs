@@ -1,4 +1,4 @@
-//! Saves benchmark results as costs of the machine `this`, as far as its file format has such costs.
+//! Saves benchmark results as costs of the machine `this`, if its file format has a key for them.
 //! See docs/decisions/bench.md#1.
 
 use ::workload::zero::Stores;

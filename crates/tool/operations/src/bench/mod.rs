@@ -56,7 +56,8 @@ pub struct BenchPlans {
 pub struct Request {
     /// The arms; empty: the benchmark's default arms.
     pub arms: Vec<arms::Arm>,
-    /// Numbers of threads, each a row of every arm; empty: one, and the number of CPUs.
+    /// Numbers of threads; every arm has a row for each number. Empty: one thread, and as many
+    /// threads as CPUs.
     pub threads: Vec<NonZeroUsize>,
     /// Number of measured runs of each row.
     pub runs: u32,

@@ -52,7 +52,8 @@ pub struct ClusterArgs {
     #[arg(long = "slurm-option", value_name = "OPTION", allow_hyphen_values = true)]
     pub slurm_options: Vec<String>,
 
-    /// Slurm: submit what is missing, and end; the same command without it watches, and resubmits failed parts.
+    /// Slurm: submit the missing parts, and end; the same command without --detach watches the jobs, and
+    /// resubmits failed parts.
     #[arg(long)]
     pub detach: bool,
 

@@ -89,7 +89,7 @@ pub struct Task {
 pub enum Word {
     /// Literal text.
     Text(String),
-    /// A path relative to the task's directory; if empty, that directory.
+    /// A path relative to the task's directory; an empty path is the directory itself.
     Place(String),
 }
 

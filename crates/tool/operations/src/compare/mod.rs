@@ -136,11 +136,11 @@ pub struct RuleArgs {
     #[arg(long, default_value = "99%", value_name = "SHARE", value_parser = arms::confidence)]
     pub confidence: Confidence,
 
-    /// Stop when every ratio to the first arm is known within this.
+    /// Stop when every ratio to the first arm is known within this share.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     pub within: f64,
 
-    /// Judge smaller differences "the same", even if they are significant.
+    /// Judge differences smaller than this "the same", even if they are significant.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     pub same_within: f64,
 

@@ -12,7 +12,7 @@ use crate::Failure;
 const KERNEL_ADVISED: &str = "linux-6-always";
 
 /// Returns the design that `run --design` applies instead of `design`, with a summary; `None`: it applies `design`
-/// itself. In-place executors apply a design exactly, except for when frames are zeroed.
+/// itself. In-place executors apply a design exactly, except that frames may be zeroed at another time.
 pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Failure> {
     let policy = design.policy(Scale::X86);
     if executor_of(design, executor) == Executor::InPlace {

@@ -18,8 +18,9 @@ use crate::facts;
 
 /// The preset of an unmodified kernel. A design's other rules are compared with it.
 pub(super) const KERNEL: &str = "linux-6";
-/// The presets of a hugetlb pool and of base pages.
+/// The preset of a hugetlb pool.
 const KERNEL_POOL: &str = "hugetlb";
+/// The preset of base pages.
 const KERNEL_BASE: &str = "base";
 
 /// Maximum memory that the library keeps prezeroed, or prefaults in a new mapping.
@@ -34,7 +35,7 @@ pub struct RuleNote {
     pub instead: Instead,
     /// What the rule decides.
     pub bearing: Bearing,
-    /// The rule, and what is done instead or why nothing is done.
+    /// Names the rule, and says what is done in its place, or why nothing is done.
     pub words: String,
 }
 
@@ -92,8 +93,9 @@ impl RuleNote {
 pub struct Kernel {
     /// Whether page faults allocate superpages, at least in advised memory.
     gives_at_fault: bool,
-    /// khugepaged's minimum number of populated pages in a region, and its maximum number of swapped-out pages.
+    /// Minimum number of populated pages in a region that khugepaged collapses.
     least_present: Option<u16>,
+    /// Maximum number of swapped-out pages in a region that khugepaged collapses.
     most_swapped: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds suites: named files, or those installed with superpage.
+//! Finds suites: files that the user names, or suites installed with superpage.
 
 use std::path::{Path, PathBuf};
 

@@ -45,7 +45,7 @@ pub struct Job {
     pub pool: PoolPolicy,
     /// Metrics that the program reports.
     pub metrics: Vec<MetricSpec>,
-    /// Whether the verdict is about those metrics instead of the run time.
+    /// Whether the verdict is about the metrics instead of the run time.
     pub metric_is_primary: bool,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
@@ -76,8 +76,8 @@ pub struct Plans {
 pub enum JobOutcome {
     /// The comparison.
     Document(Box<Document>),
-    /// The signal that interrupted the job, by which the process ends, and the completed runs if they suffice for a
-    /// verdict.
+    /// The signal that interrupted the job, and the completed runs if they suffice for a verdict. The process ends
+    /// by this signal.
     Signal(i32, Option<Box<Document>>),
 }
 

@@ -30,8 +30,8 @@ use crate::pool_guard::PoolPolicy;
 use crate::reporter::Progress;
 use crate::signals;
 
-/// Maximum footprint for which prices are measured, if the program's is as large. Prices of larger footprints are
-/// assumed equal.
+/// Maximum footprint for which prices are measured, if the program's footprint is as large. Prices of larger
+/// footprints are assumed equal.
 const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
 
 /// Minimum number of price measurements. Each takes up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory. The cost of

@@ -137,8 +137,8 @@ impl Arena {
         match self.means {
             Means::Base => self.memory.advise(Advice::DontNeed),
             Means::Advised | Means::File(..) | Means::Scattered(..) => {
-                // Remap in place: another mapping could take an unmapped range, and the address space cannot hold two
-                // such ranges.
+                // Remap in place: another mapping could take an unmapped range, and the address space cannot hold a
+                // second range of this size.
                 self.memory.renew()?;
                 advise(&mut self.memory, &self.means);
                 Ok(())

@@ -22,9 +22,9 @@ use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 /// Maximum number of pages of one chase: twice the largest known level (512 entries; Zen's second level for
 /// instructions), and at most twice the lines of the L1 instruction cache.
 const PAGES: u64 = 1 << 10;
-/// Number of superpages of one chase, limited by the range of a jump; and number of physical superpages, which are
-/// mapped repeatedly.
+/// Number of superpages of one chase, limited by the range of a jump.
 const SUPERPAGES: u64 = 1 << 9;
+/// Number of physical superpages, which are mapped repeatedly to make up a chase.
 const FILE_SUPERPAGES: u64 = 64;
 /// Minimum number of jumps in a time window.
 const JUMPS: u64 = 1 << 13;

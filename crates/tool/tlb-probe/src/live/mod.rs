@@ -42,8 +42,9 @@ pub struct Live {
 const WINDOWS: u32 = 5;
 /// Minimum number of loads in a window: a few microseconds, much longer than a counter reading takes.
 const LOADS: u64 = 1 << 13;
-/// The probe touches at most 1/SHARE of the available memory, and at most MAX_BYTES bytes.
+/// The probe touches at most 1/SHARE of the available memory.
 const SHARE: u64 = 4;
+/// Maximum number of bytes that the probe touches.
 const MAX_BYTES: u64 = 2 << 30;
 
 impl Live {
@@ -126,8 +127,9 @@ impl Probe for Live {
     }
 }
 
-/// Maximum number of CPUs to try, and the time for each.
+/// Maximum number of CPUs to try.
 const MAX_CPUS: usize = 8;
+/// Time for trying one CPU.
 const TRIAL: Duration = Duration::from_millis(4);
 
 /// Finds the CPU on which additions run fastest, which has the least other load from this system, other guests or its

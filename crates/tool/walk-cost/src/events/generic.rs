@@ -13,7 +13,8 @@ pub(super) fn meaning_of(name: &str) -> Option<EventMeaning> {
         // Events of Arm and AMD under perf's older names.
         "dtlb-misses" | "ls_l1_d_tlb_miss.all" | "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
         "itlb-load-misses" | "itlb-misses" => (Side::Fetch, FirstLevelMisses),
-        // These count at retirement, with a data address (skylakex/cache.json, haswell/cache.json).
+        // These events count at retirement, and their samples have a data address
+        // (skylakex/cache.json, haswell/cache.json).
         "mem_inst_retired.stlb_miss_loads" | "mem_uops_retired.stlb_miss_loads" => {
             (Side::Load, Walks)
         }

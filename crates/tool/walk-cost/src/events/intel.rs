@@ -146,7 +146,7 @@ const fn duration(umasks: [u64; 3]) -> [Event; 3] {
     ]
 }
 
-/// The same events, on CPUs that sum them over several walkers.
+/// The events of `duration`, for CPUs that sum them over several walkers.
 const fn summed(mut events: [Event; 3]) -> [Event; 3] {
     let mut index = 0;
     while index < events.len() {

@@ -33,8 +33,8 @@ pub struct Build {
     pub zeroed_pages: Option<f64>,
     /// Published: additional user time compared with the unpatched kernel.
     pub more_user_seconds: f64,
-    /// Simulated: maximum additional user time. It assumes that the program uses every cache line of `zeroed_pages`,
-    /// and that a fault's zeroing would have left all of them in the cache.
+    /// Simulated: maximum additional user time. The figure assumes that the program uses every cache line of
+    /// `zeroed_pages`, and that a fault's zeroing would have left all of them in the cache.
     pub more_user_at_most_seconds: Option<f64>,
 }
 

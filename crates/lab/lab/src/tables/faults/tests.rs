@@ -38,8 +38,8 @@ fn the_altix_with_128_cpus_scales_as_published() {
     }
 }
 
-/// By hand: atomic-pte, 1 GB three times. 64 threads take 2.152 s of wall-clock time and 43.98 s of CPU time, 0.687 s
-/// each.
+/// By hand: atomic-pte, 1 GB three times. 64 threads take 2.152 s of wall-clock time and 43.98 s of CPU time, which is
+/// 0.687 s for each thread.
 #[test]
 fn what_no_fault_takes_bounds_every_patch() {
     let comparison = compare(&preset("altix-128").unwrap()).unwrap();
@@ -105,8 +105,9 @@ fn a_mistake_in_a_machine_has_its_line() {
     assert!(error(text.replace("largest = 512", "largest = 8")).contains("`largest` is less than"));
 }
 
-/// By hand: 8,053,981 faults x 0.88 us are 7.09 s. 2.32 s saved at 0.88 us a page are 2.64 million pages, of 64 lines
-/// of 50 ns each. On the Altix, 9.305 s are 949 thousand pages of 9.8 us, of 128 lines of 61 ns.
+/// By hand: 8,053,981 faults x 0.88 us are 7.09 s. Saving 2.32 s at 0.88 us a page takes 2.64 million pages; each has
+/// 64 cache lines, and a miss costs 50 ns. On the Altix, saving 9.305 s at 9.8 us a page takes 949 thousand pages; each
+/// has 128 cache lines, and a miss costs 61 ns.
 #[test]
 fn a_compilation_saves_less_than_all_faults_cost() {
     let builds = |machine: &str| compare(&preset(machine).unwrap()).unwrap().builds;
@@ -130,7 +131,7 @@ fn a_compilation_saves_less_than_all_faults_cost() {
 }
 
 /// Published with version 12 of the patches; nothing is fitted to it. By hand, from the published columns: 39,410 s of
-/// CPU time in 332.6 s are 118 CPUs; 20,047 in 168.9 are 119, 10,357 in 86.5 are 120.
+/// CPU time in 332.6 s of wall-clock time are 118 busy CPUs; 20,047 s in 168.9 s are 119; 10,357 s in 86.5 s are 120.
 #[test]
 fn the_altix_with_512_cpus_is_as_published_while_more_of_them_are_busy() {
     let comparison = compare(&preset("altix-512").unwrap()).unwrap();

@@ -47,8 +47,8 @@ fn one_page_that_refuses_ends_an_asynchronous_run_in_its_pageblock() {
     let settings = Settings { fast_search: false, ..Settings::default() };
     let mut compaction = Compaction::new(&memory, settings);
     let report = compaction.compact(&mut memory, &mut users, direct(Mode::Async));
-    // A batch of up to 32 pages moves before a refusal is noticed: 3 of each of the first two pageblocks, 4 of the
-    // third.
+    // A batch of up to 32 pages moves before a refusal is noticed: the batch has 3 pages of each of the first two
+    // pageblocks, and 4 of the third.
     assert_eq!((report.result, report.migrated, report.failed), (Outcome::Success, 10, 2));
     users.check(&memory);
 }

@@ -72,8 +72,8 @@ fn lumpy_stops_at_what_cannot_go_and_takes_the_next_reference() {
     memory.claim(Frame(100), 0);
     memory.set_owner(Frame(100), Owner::Kernel);
     let report = lumpy(&mut memory, &mut users, 0, 9);
-    // 3 and 40 of the first pageblock. Then 500, the next reference, behind the kernel's frame at 100, which stays.
-    // Then all of the second pageblock.
+    // Evicts pages 3 and 40 of the first pageblock, up to the kernel's frame at 100, which stays. Then page 500, the
+    // next reference, which lies after the kernel's frame. Then all of the second pageblock.
     assert_eq!(report.evicted, 2 + 1 + 3);
     assert!(memory.claim(Frame(512), 9));
     assert_eq!(memory.owner(Frame(100)), Owner::Kernel);

@@ -48,8 +48,9 @@ pub(crate) struct Spaces {
     /// Cache lines of the page tables that walks read.
     lines: Lines,
     invalidations: Vec<TlbInvalidation>,
-    /// First process and first region of the program. Earlier ones belong to the fragmenter.
+    /// First process number of the program. Smaller numbers belong to the fragmenter.
     first_process: u32,
+    /// First region number of the program. Smaller numbers belong to the fragmenter.
     first_region: u32,
     /// Resident base pages of the program.
     resident: u64,
@@ -61,8 +62,9 @@ pub(crate) struct Spaces {
     zeros: (u64, u64),
     /// log2 of the regions per larger superpage.
     group: u32,
-    /// Number of swapped-out pages, and its maximum.
+    /// Number of swapped-out pages.
     swapped: u64,
+    /// Maximum number of swapped-out pages.
     swap: u64,
 }
 
@@ -396,7 +398,8 @@ pub(crate) enum Attention {
 /// Superpages as the TLB sees them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Superpage {
-    /// Base pages per TLB entry of a superpage. The filter counts an access to the last access's entry as a hit.
+    /// Base pages per TLB entry of a superpage. An access that uses the same entry as the preceding access counts as a
+    /// hit without a look-up.
     pub same: u32,
     /// log2 of the regions per larger superpage, if the TLB has no page size for it; the TLB then gets the superpage's
     /// number as page number.
@@ -518,7 +521,7 @@ pub(crate) struct Misses {
     now: Vec<u32>,
     /// Moving average over windows, by run.
     average: Vec<u32>,
-    /// Counts banked earlier, by region, for a profile.
+    /// Counts that `bank` has added up, by region, for a profile.
     before: Option<Vec<u64>>,
 }
 

@@ -219,7 +219,8 @@ impl Spaces {
         }
         let end = key.page + (1 << key.order);
         let before = own.into_iter().flat_map(|own| own.mappings_before(end).rev());
-        // Pages before a mapping are a hole. Pages after the last mapping are not: it may grow into them.
+        // Pages before a mapping are a hole. Pages after the last mapping are not a hole, because the mapping may grow
+        // into them.
         let mut hole = key.page..end;
         for (first, mapping) in before.take_while(|(_, mapping)| mapping.end > key.page) {
             hole.end = first.max(key.page);

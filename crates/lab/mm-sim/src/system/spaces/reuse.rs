@@ -16,8 +16,9 @@ const ENTRIES: u32 = 3;
 /// log2 of the number of lines per region.
 const LINES: u32 = 6;
 
-/// Sampled walks before the price is first computed, and maximum interval between two computations.
+/// Number of sampled walks before the price is first computed.
 const FIRST: u32 = 128;
+/// Maximum number of sampled walks between two computations of the price.
 const ENOUGH: u32 = 4096;
 
 /// Reuse of sampled lines since the program's pace changed. Walks are counted modulo 2^32.
@@ -28,8 +29,9 @@ pub(crate) struct Lines {
     /// Number of walks at the last read of each region's sampled line.
     last: Vec<u32>,
     seen: Reuse,
-    /// Number of sampled walks, and the number at which the price is computed next.
+    /// Number of sampled walks.
     samples: u32,
+    /// Number of sampled walks at which the price is computed next.
     next: u32,
     /// Mean cycles of a load of a leaf entry.
     price: Option<f64>,
@@ -103,7 +105,7 @@ fn is_sampled(page: Page) -> bool {
     page.slot() >> ENTRIES == page.region().0.wrapping_mul(0x9e37_79b9) >> (32 - LINES)
 }
 
-// Samples of walks: accessed entries, misses by run, cycles by process.
+// Sampling of walks: which entries were accessed, the misses of each run of 16 pages, the cycles of each process.
 
 impl Spaces {
     /// Starts a sample of accesses. Returns the number of entries scanned.
@@ -186,7 +188,7 @@ impl Spaces {
         self.misses.as_ref().is_some_and(Misses::is_for_profile)
     }
 
-    /// Adds the walks so far, times `weight`, to the profile, because the pace changes.
+    /// Adds the walks since the last change of pace, times `weight`, to the profile. Called when the pace changes.
     pub(crate) fn bank_walks(&mut self, weight: u32) {
         if let Some(misses) = &mut self.misses {
             misses.bank(weight);
@@ -403,8 +405,8 @@ mod tests {
             };
             price((0..4_000_000).map(page), 1, (1 << 20) * 8)
         });
-        // A tenth of the walks goes to random lines, so the mean distance to the next read of a line is ten times their
-        // number.
+        // A tenth of the walks goes to random lines, so the mean distance to the next read of a random line is ten
+        // times the number of random lines.
         let (least, most) = (0.9 * near, 0.9 * near + 0.1 * f64::from(machine.memory_cycles));
         assert!(prices.iter().all(|price| (least..1.1 * most).contains(price)), "{prices:?}");
         assert!((prices[0] / prices[1] - 1.0).abs() < 0.05, "{prices:?}");

@@ -6,7 +6,7 @@ use trace::{Backing, Page, Pages, Region, SLOTS};
 /// Superpages of the program. The fragmenters are told 8, and leave at most that many free.
 const NEEDED: u32 = 40;
 
-/// Frag-L keeps 16 pages of each superpage; the rest of it stays reserved, and no frame is free.
+/// Frag-L keeps 16 pages of each superpage; the rest of each superpage stays reserved, and no frame is free.
 #[test]
 fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
     let design = design::designs::find("ideal").expect("a preset");

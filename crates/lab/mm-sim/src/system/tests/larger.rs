@@ -44,7 +44,7 @@ proptest! {
         swap in prop::sample::select(vec![ByteSize(0), ByteSize::gib(1)]),
     ) {
         let design = with_sizes(preset, sizes);
-        // Frames and regions are four times as large there.
+        // Frames and regions are four times as large on this machine.
         let memory = if machine == "itanium2-16k" { 4 * memory } else { memory };
         let conditions = Conditions { swap, ..conditions(machine, memory, fragmentation) };
         run_program(&design, &conditions, &ops);
@@ -88,8 +88,8 @@ fn sizes(run: &Run) -> (u64, u64) {
     run.engine.system.spaces.superpages_by_size()
 }
 
-/// One and a half times 16M: a fault makes the first 16M, smaller superpages follow. Then it is cut at a region
-/// boundary, and within a region.
+/// One and a half times 16M: a fault makes the first 16M, smaller superpages follow. Then the mapping is cut at a
+/// region boundary, and within a region.
 #[test]
 fn what_is_unmapped_in_part_is_split_so_far() {
     for (machine, after_cut, after_page) in

@@ -163,7 +163,7 @@ fn all_conditions() -> impl Strategy<Value = Conditions> {
     let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
     let sizes = prop::sample::select(vec![16, 32, 64, 128]);
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
-    // No swap, so little that it fills at once, and more than memory.
+    // Sizes of swap: none, so little that it fills at once, and more than memory.
     let swaps = prop::sample::select(vec![ByteSize(0), ByteSize::kib(256), ByteSize::gib(1)]);
     let layouts = prop::sample::select(vec![("1", "0"), ("2", "0"), ("1", "8M"), ("2", "8M")]);
     (machines, sizes, fragmentations, swaps, layouts).prop_map(
@@ -253,7 +253,7 @@ fn every_preset_is_tried() {
     assert_eq!(all, UNDER);
 }
 
-/// Few cases at every change; more, or other ones, with PROPTEST_CASES and PROPTEST_RNG_SEED.
+/// Runs few cases by default. PROPTEST_CASES and PROPTEST_RNG_SEED select more cases, or others.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,13 +1,14 @@
-//! Random valid programs. Operations are numbers that are decoded by the current mappings, so a shorter list of
-//! operations is also a program, and failures shrink.
+//! Random valid programs. Operations are numbers, whose meaning depends on the current mappings. So every part of a
+//! list of operations is also a valid program, and proptest can shrink failures.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trace::{Access, Advice, Backing, Event, Page, Pages, Process, SLOTS};
 
-/// Regions that a process may map, and how many of them (the last) are for its heap.
+/// Number of regions that a process may map.
 const AREA: u32 = 40;
+/// Number of these regions, the last ones, that are for the heap.
 const HEAP: u32 = 12;
 /// Maximum number of live processes.
 const PROCESSES: u32 = 4;

@@ -21,16 +21,16 @@ use operations::{facts, signals};
 
 /// Run a program while free memory is fragmented.
 ///
-/// PERCENT of the free superpages get pages that stay in use until the program ends. Only memory is changed, and all of
-/// it is freed at the end, also if superpage is killed; the program and its child processes are then killed too. As
-/// root, memory is compacted before and afterwards (by growing the hugetlb pool for a moment). A report on standard
-/// error says how much memory is free, and how much of it lies in superpages. Allocations of other processes may keep
-/// memory fragmented.
+/// PERCENT of the free superpages are fragmented: a few of their pages stay in use until the program ends. Only
+/// memory is taken, and all of it is freed at the end, even if superpage is killed; the program and its child
+/// processes are then killed too. As root, memory is compacted before and afterwards (by growing the hugetlb pool for
+/// a moment). A report on standard error says how much memory is free, and how much of it lies in superpages.
+/// Allocations of other processes may keep memory fragmented.
 ///
-/// The program may use the superpages that are left: with --leave SIZE only SIZE is left, PERCENT of it fragmented, and
-/// the rest is occupied. Compaction rebuilds superpages from movable pages when a program asks for them. With pinned,
-/// memory that compaction could turn into superpages, page cache included, is taken before the program starts, which
-/// takes longer.
+/// The program may use the superpages that are left. With --leave SIZE only SIZE is left for it, PERCENT of it
+/// fragmented; the rest of free memory is occupied. Compaction rebuilds superpages from movable pages when a program
+/// asks for them. With pinned, memory that compaction could turn into superpages, page cache included, is taken
+/// before the program starts, which takes longer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -38,8 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     level: u8,
 
-    /// What stays in use of each: movable (its last 16 pages; compaction can make it whole again) or pinned (one page
-    /// that cannot be moved).
+    /// What stays in use of each fragmented superpage: movable (its last 16 pages; compaction can make the superpage
+    /// whole again) or pinned (one page that cannot be moved).
     #[arg(
         long,
         value_name = "KIND",

@@ -149,7 +149,8 @@ fn split_evenly(mut pages: u64, most: &[u64]) -> Vec<u64> {
     }
 }
 
-/// Carries out the steps in order, with temporary swap around them if requested.
+/// Carries out the steps in order. If requested, adds temporary swap before them and removes it
+/// afterwards.
 pub fn carry_out(
     context: &Context,
     request: &Request,

@@ -79,7 +79,7 @@ const OPTIONS: &[Opt<Name>] = &[
 pub enum PagesRequest {
     /// Pages of the default size.
     Default,
-    /// Pages of this size: the text given and its value.
+    /// Pages of this size: the size as the user wrote it, and its value.
     Of(String, PageSize),
 }
 

@@ -189,7 +189,8 @@ fn who_was_never_seen_is_counted() {
 fn a_run_that_no_tick_saw_was_as_large_as_the_kernel_says() {
     let peak = bounds().end(&Ends::default());
     assert_eq!((peak.at_least, at_most(&peak, Some(5)), peak.unseen), (0, Some(5), 0));
-    // The same holds if ticks found no process: the first had ended, and perhaps a child.
+    // The kernel's size also decides if ticks found no process: the first process had ended, and
+    // perhaps a child.
     let ticked = |unseen| {
         let mut bounds = bounds();
         bounds.tick(&[], &Ends { unseen, ..Ends::default() });

@@ -163,7 +163,7 @@ struct Event {
     pub name: String,
     /// `sample_type`: the fields of its samples.
     pub fields: u64,
-    /// Whether records other than samples end with the same fields (`sample_id_all`).
+    /// Whether other records also end with the time and id fields of samples (`sample_id_all`).
     pub trailer: bool,
     /// Fixed sample period; `None` if samples carry their own.
     pub period: Option<u64>,
@@ -383,8 +383,9 @@ struct Records {
     tallies: Vec<(Tally, WithoutPeriod)>,
     lost: u64,
     buffered: Vec<(u64, Record)>,
-    /// Latest timestamps of this round and of the previous one.
+    /// Latest timestamp of this round.
     latest: u64,
+    /// Latest timestamp of the previous round.
     settled: u64,
     unpacker: Option<Unpacker>,
 }
@@ -448,7 +449,7 @@ impl Records {
     }
 
     /// Number of bytes after a record that the record's size does not include. Only two record
-    /// types have such bytes.
+    /// types are followed by such bytes.
     fn payload_size(&self, record: &[u8]) -> u64 {
         let order = self.events.order;
         match order.u32_at(record, 0) {

@@ -30,7 +30,8 @@ const IDENTIFIER: u64 = 1 << 16;
 /// Parses a sample record, including its 8-byte header. `None` if it is too short.
 pub(super) fn parse(record: &[u8], events: &Events) -> Option<Sample> {
     let (first, order) = (events.list.first()?, events.order);
-    // With PERF_SAMPLE_IDENTIFIER the id comes first and selects the layout; otherwise all events have the same fields.
+    // With PERF_SAMPLE_IDENTIFIER the id comes first and selects the layout; without it, the samples of all events
+    // have the same fields.
     let event = if first.fields & IDENTIFIER != 0 {
         events.of_id.get(&order.u64_at(record, 8)?).copied()?
     } else {
