@@ -77,9 +77,13 @@ mod tests {
         for (name, _) in NAMED {
             let recipe: Recipe = name.parse().unwrap();
             assert_eq!((recipe.name.as_str(), recipe.pages), (name, crate::Pages::System));
-            assert_eq!(recipe.asks_itself().is_none(), name == "tcmalloc", "{name}");
+            assert_eq!(
+                recipe.asks_itself().is_none(),
+                name == "tcmalloc",
+                "{name}: no line in SWITCHES"
+            );
             for library in &recipe.preload {
-                assert!(package_of(library).is_some(), "{library}");
+                assert!(package_of(library).is_some(), "{library}: no line in PACKAGES");
             }
         }
     }

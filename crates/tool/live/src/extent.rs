@@ -107,4 +107,16 @@ mod tests {
             assert_eq!(bits, u32::from(count));
         }
     }
+
+    #[test]
+    fn facts_are_those_of_the_page_table() {
+        let policy = design::designs::find("ingens").unwrap().policy(super::SCALE);
+        let extent = super::Extent { populated: 300, swapped: 7, ..super::Extent::default() };
+        let region = extent.facts(&policy, true).region;
+        assert_eq!((region.populated, region.swapped, region.has_table), (300, 7, true));
+        assert!(region.has_cow && !region.nothing_shared && region.reservation.is_none());
+        let reserved = super::Extent { is_reserved: true, populated: super::PAGES, ..extent };
+        let reservation = reserved.facts(&policy, false).region.reservation.unwrap();
+        assert_eq!((reservation.populated, reservation.is_full), (512, true));
+    }
 }
