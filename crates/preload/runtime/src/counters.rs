@@ -122,7 +122,7 @@ pub fn are_shared() -> bool {
     !SHARED.load(Ordering::Acquire).is_null()
 }
 
-/// Whether the command wants processes to read their memory.
+/// Whether the command has asked processes to sample their own residency (`looks`).
 pub fn wants_looks() -> bool {
     supply_word(::abi::looks::WANTED).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }

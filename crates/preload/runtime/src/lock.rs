@@ -77,7 +77,7 @@ pub struct Lock<T> {
 // SAFETY: only the thread that stored itself in `word` accesses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The word of each rank's lock, once it was taken: shows which locks a thread holds.
+/// Pointers to the lock words by rank, null until the lock is first taken. They show which locks a thread holds.
 static WORDS: [AtomicPtr<AtomicUsize>; RANKS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RANKS];
 

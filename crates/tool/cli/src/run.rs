@@ -171,8 +171,8 @@ pub struct Args {
     )]
     grow_pool: Option<ByteSize>,
 
-    /// Print also, for each rule of the design (or for the pages requested), the number of superpages requested, made
-    /// and refused, the mechanism, the actor, and the delay. If superpage lacks the privilege to make the superpages
+    /// Print also, for each rule of the design (or for the pages requested), how many superpages were requested, made and
+    /// refused, by what means, by whom, and how soon after they qualified. If superpage lacks the privilege to make the superpages
     /// (CAP_SYS_NICE), the program runs on base pages, and the table says what the design asked for.
     #[arg(long, conflicts_with = "dry_run")]
     explain: bool,

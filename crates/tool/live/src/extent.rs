@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn facts_are_those_of_the_page_table() {
-        let policy = design::designs::find("ingens").unwrap().policy(super::SCALE);
+        let policy = super::Policy::new(&Default::default(), super::SCALE);
         let extent = super::Extent { populated: 300, swapped: 7, ..super::Extent::default() };
         let region = extent.facts(&policy, true).region;
         assert_eq!((region.populated, region.swapped, region.has_table), (300, 7, true));

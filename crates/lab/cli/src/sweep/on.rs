@@ -23,7 +23,7 @@ pub(super) struct OnArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How many parts to make of the sweep, each a job [default: 64, but no more than passes].
+    /// How many jobs to split the sweep into [default: 64, or the number of passes if that is smaller].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     parts: Option<u32>,
 }

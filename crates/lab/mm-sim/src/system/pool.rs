@@ -343,7 +343,7 @@ impl Pool {
 // Mappings of the explicit pool: create, grow, unmap, fault.
 
 impl System {
-    /// Maps memory from the pool. Returns the mapping's number if the pool backs superpages of it.
+    /// Maps memory from the pool. Returns the mapping's number, or `None` if the pool does not back it.
     pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
         // Fragmenters do not use the pool.
         if !self.pool.exists() || !self.daemons.are_awake() {
@@ -401,8 +401,8 @@ impl System {
         self.policy.on(Event::NoPoolPage { tried }, &Facts::default())
     }
 
-    /// Frees `missing` further superpages one by one, by the policy's actions, as the kernel's pool does
-    /// (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Superpages that are free already are held meanwhile,
+    /// Makes `missing` more superpages free, one at a time, by the actions that the policy answers with, as the kernel's
+    /// pool does (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Superpages that are free already are held meanwhile,
     /// so they are counted once and no page moves into them. On failure, returns the number still missing and the
     /// action to take. See docs/decisions/lab-model.md#15.
     fn free_for_pool(&mut self, missing: u64) -> Result<(), (u64, Action)> {

@@ -7,7 +7,7 @@
 //! each superpage allocates it in one page fault, and nothing is copied.
 //!
 //! Life of an object: mapped by glibc -> moved to a slot, or left in place and recorded as a sample -> unmapped by
-//! glibc's free -> its pages released. Life of a superpage: `slots`.
+//! glibc's free -> its pages released. For the life cycle of a superpage see `slots`.
 //!
 //! # When
 //! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects, and a

@@ -10,8 +10,8 @@
 //! small program pays nothing.
 //!
 //! The cost:
-//! - Memory: a touch faults in the whole superpage around it: less than one superpage of memory not requested yet, and
-//!   blocks that the program requested but does not touch. An unmapped block is not reused, and the memory of a
+//! - Memory: the first touch populates a whole superpage. Wasted is less than one superpage that is not requested yet,
+//!   and blocks that the program requested but does not touch. An unmapped block is not reused, and the memory of a
 //!   superpage whose other blocks are in use is freed only when the kernel splits the superpage.
 //! - Address space, and under `vm.overcommit_memory=2` commit charge: at most one extent ahead. If the kernel refuses
 //!   an extent, the request is mapped as without the library.
