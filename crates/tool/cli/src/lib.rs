@@ -15,12 +15,14 @@ pub mod files;
 mod groups;
 pub mod lab;
 mod legacy;
+mod map;
 mod measure;
 mod pool;
 pub mod progress;
 mod record;
 mod restore;
 mod run;
+mod targets;
 mod tlb;
 mod trace;
 mod verify_cost;
@@ -56,6 +58,7 @@ enum Command {
     Measure(Box<measure::Args>),
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
+    Map(map::Args),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -151,6 +154,7 @@ fn command_named() -> ExitCode {
         Command::Measure(args) => measure::run(*args),
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
+        Command::Map(args) => map::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

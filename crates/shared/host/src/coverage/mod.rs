@@ -15,7 +15,7 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 use sys::SysError;
-use sys::pagemap::{Categories, Pagemap};
+use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::process::{Mapping, MemoryMounts, Sharing, Smaps, SmapsEntry};
@@ -210,6 +210,33 @@ pub struct Scanned {
     pub swapped: ByteSize,
 }
 
+impl Scanned {
+    /// Adds the pages of a region.
+    pub fn add(&mut self, region: &PageRegion) {
+        let bytes = ByteSize(region.end.saturating_sub(region.start));
+        let is = |wanted| region.categories.contains(wanted);
+        let slot = match () {
+            () if is(Categories::PFNZERO) => &mut self.zero,
+            () if is(Categories::PRESENT) => &mut self.present,
+            () => &mut self.swapped,
+        };
+        *slot = plus(*slot, bytes);
+        if is(Categories::PRESENT | Categories::HUGE) && !is(Categories::PFNZERO) {
+            self.huge = plus(self.huge, bytes);
+        }
+    }
+
+    /// The sum of two ranges.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            present: plus(self.present, other.present),
+            huge: plus(self.huge, other.huge),
+            zero: plus(self.zero, other.zero),
+            swapped: plus(self.swapped, other.swapped),
+        }
+    }
+}
+
 /// Bytes per scan: the list of regions stays below 3 MB even if every other base page is absent.
 const WINDOW: u64 = 1 << 30;
 
@@ -223,22 +250,7 @@ pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError
         let to = end.min(from.saturating_add(WINDOW));
         regions.clear();
         pagemap.scan(from, to, Categories::PRESENT | Categories::SWAPPED, &mut regions)?;
-        for region in &regions {
-            let slot = if region.categories.contains(Categories::PFNZERO) {
-                &mut sum.zero
-            } else if region.categories.contains(Categories::PRESENT) {
-                &mut sum.present
-            } else {
-                &mut sum.swapped
-            };
-            let bytes = region.end.saturating_sub(region.start);
-            slot.0 = slot.0.saturating_add(bytes);
-            let whole = Categories::PRESENT | Categories::HUGE;
-            if region.categories.contains(whole) && !region.categories.contains(Categories::PFNZERO)
-            {
-                sum.huge.0 = sum.huge.0.saturating_add(bytes);
-            }
-        }
+        regions.iter().for_each(|region| sum.add(region));
         from = to;
     }
     Ok(sum)

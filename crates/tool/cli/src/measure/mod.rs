@@ -34,7 +34,7 @@ pub struct Args {
     from: Option<PathBuf>,
 
     /// Running process to measure, with its threads and children, until it ends or ^C; repeatable.
-    #[arg(long, value_name = "PID", value_parser = pid, conflicts_with = "command")]
+    #[arg(long, value_name = "PID", value_parser = crate::targets::pid, conflicts_with = "command")]
     pid: Vec<Pid>,
 
     /// With --pid: measure for at most this long.
@@ -199,11 +199,6 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     files::deliver(args.output.as_deref(), args.force, &text)
-}
-
-fn pid(text: &str) -> Result<Pid, String> {
-    let pid = text.parse().ok().filter(|pid| *pid > 0);
-    pid.map(Pid).ok_or_else(|| "expected a process ID above 0".to_string())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,0 +1,11 @@
+//! Running processes: which ones a command means, and where their memory is on superpages.
+//!
+//! Nothing here writes to a process or to the machine. No function reads smaps unless its name says so: smaps holds a
+//! process's mmap lock for as long as the kernel walks a whole mapping.
+#![forbid(unsafe_code)]
+
+mod selection;
+mod space;
+
+pub use selection::{Process, SelectError, Selected, Target, select};
+pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};
