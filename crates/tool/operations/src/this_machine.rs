@@ -46,12 +46,23 @@ fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
     Ok((shown, files::text(&path, files::LARGEST, what)?))
 }
 
-/// Writes the machine's file atomically.
-pub fn write(text: &str) -> Result<PathBuf, Failure> {
+/// Creates the directory of the machine's file, and checks that the file can be written: before a measurement, which
+/// takes a minute. Returns the file's path.
+///
+/// # Errors
+/// The directory cannot be created or written, or, for root, belongs to another user.
+pub fn check_writable() -> Result<PathBuf, Failure> {
     let path = path()?;
     let directory = path.parent().expect("a file lies in a directory");
     // As root with another user's HOME, refuse directories where that user could redirect the write.
     sys::trust::directory(directory).map_err(|error| files::unwritable(directory, &error))?;
+    files::check_new(&path, true)?;
+    Ok(path)
+}
+
+/// Writes the machine's file atomically.
+pub fn write(text: &str) -> Result<PathBuf, Failure> {
+    let path = check_writable()?;
     files::write(&path, true, text)?;
     Ok(path)
 }

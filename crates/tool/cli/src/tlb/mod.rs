@@ -137,6 +137,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let progress = Progress::new(args.quiet || args.dry_run, "getting memory");
     let changes = if args.allow { allow::needed(&root, &args.page_size) } else { Vec::new() };
     let mut guard = OvercommitGuard::default();
+    if args.save && !args.dry_run {
+        this_machine::check_writable()?;
+    }
     let refused = if args.dry_run { Vec::new() } else { allow::make(&changes, &mut guard) };
     let mut probe = Live::new(&root).map_err(cannot)?;
     if let Some(interrupting) = &interrupting {
