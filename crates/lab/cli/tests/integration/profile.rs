@@ -1,4 +1,4 @@
-//! `superpage lab profile`, and designs that want one.
+//! `superpage lab profile`, and designs that need a profile.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn a_profile_is_written_for_designs_that_weigh_it() {
     assert_eq!(document["schema"], "superpage.lab.profile/1");
     let base = [&["run", "-d", "base", "--json", "--quiet"], &gups[..]].concat();
     let counters = &json(&base)["counters"];
-    // Walks that find no page are faults.
+    // Walks that find no page are counted as faults.
     let found = counters["walks_base"].as_u64().zip(counters["faults"].as_u64());
     assert_eq!(document["walks"].as_u64(), found.map(|(walks, faults)| walks - faults));
     assert!(document["spans"].as_array().is_some_and(|spans| !spans.is_empty()));
