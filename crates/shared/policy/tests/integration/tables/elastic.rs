@@ -1,4 +1,4 @@
-//! Elastic Translations (MICRO'24): sizes by TLB misses.
+//! Elastic Translations (MICRO'24): TLB misses decide the sizes.
 
 use design::{Design, designs};
 use superpage_policy::rules::Effort;
@@ -22,7 +22,7 @@ const DAEMONS: &str = "bin/epochs.sh: leshy_interval; mm/khugepaged.c: khugepage
 const MISSING: [Daemon; 5] =
     [Daemon::Evacuate, Daemon::Fill, Daemon::Prezero, Daemon::Recover, Daemon::Split];
 
-/// An extent of this size with so many misses, on so many of its pages.
+/// Facts about an extent of this size with this many misses, on this many of its pages.
 fn missed(order: u8, misses: u32, coverage: u32) -> Facts {
     candidate(512).extent(|extent| {
         (extent.order, extent.populated) = (order, 1 << order);
@@ -111,7 +111,7 @@ fn check(design: &Design, table: &Table) {
     }
 }
 
-/// All that Armv8 has with base pages of 4 KiB.
+/// All sizes that Armv8 has with base pages of 4 KiB.
 #[rustfmt::skip]
 #[test]
 fn four_sizes_of_elastic_translations() {
