@@ -3,7 +3,7 @@
 //!
 //! A citation is a path below `docs/`, `crates/`, `designs/` or `machines/`, any name that ends in `.md`, or the name
 //! of a page of docs/sources (without its ending) before a section's number. Sections follow the name: ` 3.2`, ` 3.2
-//! and 3.4`, `#7`. For docs/decisions, each entry's citations of code are checked as well.
+//! and 3.4`, `#7`. For docs/decisions the test also checks that the code named by an entry cites the entry.
 
 use std::collections::BTreeMap;
 use std::fs;

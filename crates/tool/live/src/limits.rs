@@ -145,8 +145,8 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "physical memory is kept for a reservation",
             Some(match fresh {
                 Fresh::Frames => {
-                    "of large private mappings its first page's fault gives it a frame (a file in memory), all zeroed at \
-                     once; it is not broken when memory is short; of other memory none is kept"
+                    "in large private mappings the fault of a reservation's first page gives it a frame (a file in \
+                     memory), zeroed at once; it is not broken when memory is short; for other memory none is kept"
                 }
                 Fresh::Superpages => {
                     "the kernel's fault takes a whole superpage; where none is free, none is kept"
@@ -163,8 +163,9 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
                      its pages are copied"
                 }
                 Fresh::Superpages => {
-                    "by the kernel's fault, of memory that glibc and libsuperpage.so advise as far as free memory is \
-                     contiguous; other pages are copied into one (MADV_COLLAPSE) once they rest, by superpage, where it may"
+                    "by the kernel's fault, in memory that glibc and libsuperpage.so advise as far as free memory is \
+                     contiguous; superpage copies other pages into one (MADV_COLLAPSE) once they no longer change, \
+                     where this is permitted"
                 }
                 Fresh::BasePages => {
                     "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
@@ -180,15 +181,16 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "missing pages are zeroed in the reservation",
             Some(match fresh {
                 Fresh::Frames => {
-                    "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are zeroed then"
+                    "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are \
+                     zeroed then"
                 }
                 Fresh::Superpages => {
                     "by the kernel's fault, all at once; where pages are copied, missing ones are zeroed then"
                 }
                 Fresh::BasePages => {
-                    "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
-                     unused (16 to 64 MiB, a 64th of what a control group has left); where extents one after the other \
-                     have enough pages, the next are prepared before their first touch"
+                    "they are zeroed when the reservation is copied, and mapped at once, while little filled memory \
+                     is unused (16 to 64 MiB, a 64th of what a control group has left); if consecutive extents have \
+                     enough pages, the next ones are prepared before their first touch"
                 }
             }),
         );

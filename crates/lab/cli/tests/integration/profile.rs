@@ -28,7 +28,7 @@ fn a_profile_is_written_for_designs_that_weigh_it() {
     assert_eq!(json(&cbmm.concat())["counters"]["made_at_fault"], 4);
     let cases: [(&[&str], &str); 3] = [
         (&["-o", &file], "exists; choose another name, or use --force"),
-        (&["--profile", &file], "base pages, of which a profile is made, weigh none"),
+        (&["--profile", &file], "a profile is made on base pages, which use none"),
         (&["--memory", "16M"], "no profile: "),
     ];
     for (more, says) in cases {

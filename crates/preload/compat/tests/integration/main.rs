@@ -351,7 +351,7 @@ mod exclusive {
                 (
                     &[("HUGETLB_PATH", "/")],
                     4,
-                    "WARNING: HUGETLB_PATH names what is no hugetlbfs mount: /",
+                    "WARNING: HUGETLB_PATH does not name a hugetlbfs mount: /",
                 ),
                 (
                     &[("HUGETLB_DEFAULT_PAGE_SIZE", "8T")],

@@ -144,7 +144,7 @@ fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
         if is_hugetlbfs(path.as_c()) == Some(true) {
             look(&path);
         } else if !is_said {
-            let message = "HUGETLB_PATH names what is no hugetlbfs mount";
+            let message = "HUGETLB_PATH does not name a hugetlbfs mount";
             report(Level::Warning, format_args!("{message}: {}", LossyUtf8(entry)));
         }
     }

@@ -148,7 +148,7 @@ fn where_only_a_scan_makes_superpages_a_fault_maps_a_base_page() {
     let populated = |order, pages| missed(order, 0, 0).extent(|extent| extent.populated = pages);
     check(&design, &vec![
         at("a fault", "docs/facts.md: allocation.trigger = \"scan\"", WRITE, fresh(), BASE),
-        at("a scan makes both sizes", "docs/facts.md: from the largest on", INSPECTED, populated(9, 9), Action::Consider { order: 4 }),
-        at("a scan makes both sizes", "docs/facts.md: from the largest on", INSPECTED, populated(4, 10), copy(4)),
+        at("a scan makes both sizes", "docs/facts.md: from the largest down", INSPECTED, populated(9, 9), Action::Consider { order: 4 }),
+        at("a scan makes both sizes", "docs/facts.md: from the largest down", INSPECTED, populated(4, 10), copy(4)),
     ]);
 }
