@@ -66,11 +66,11 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
         libc::EPERM => format!(
-            "superpages cannot be made in another process: {error}; it takes CAP_SYS_NICE: run superpage \
+            "superpages cannot be made in another process: {error}; this needs CAP_SYS_NICE: run superpage \
              as root, or let all its users do this: `setcap cap_sys_nice,cap_perfmon+ep` on its file"
         ),
         libc::ENOSYS | libc::EINVAL => {
-            format!("superpages cannot be made in another process: {error}; it takes Linux 6.1")
+            format!("superpages cannot be made in another process: {error}; this needs Linux 6.1")
         }
         _ => format!("superpages cannot be made in another process: {error}"),
     })
@@ -80,18 +80,18 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
 pub fn check_reading(root: &Root) -> Result<(), String> {
     let size = Thp::pmd_size_of(root).map(|size| size.bytes());
     if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
-        return Err("it takes transparent superpages of 2 MiB, of pages of 4 KiB".to_string());
+        return Err("this needs pages of 4 KiB and transparent superpages of 2 MiB".to_string());
     }
     let own = Pagemap::open(sys::param::own_pid());
     let page = SCALE.base_page;
     own.and_then(|own| own.scan(0, page, Categories::PRESENT, &mut Vec::new()))
-        .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
+        .map_err(|error| format!("page tables cannot be read: {error}; this needs Linux 6.7"))
 }
 
 /// Checks by a trial whether superpages can be made in place on this machine.
 pub fn check_in_place() -> Result<(), String> {
     sys::mount::superpage_files().map(drop).map_err(|error| {
-        format!("there can be no files of superpages: {error}; it takes CAP_SYS_ADMIN: run superpage as root")
+        format!("there can be no files of superpages: {error}; this needs CAP_SYS_ADMIN: run superpage as root")
     })
 }
 

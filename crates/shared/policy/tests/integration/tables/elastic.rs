@@ -121,7 +121,7 @@ fn four_sizes_of_elastic_translations() {
     let design = Design::from_toml("test", &text).expect("a design of four sizes");
     let fits = |largest: u8| fresh().region(|region| region.ends = (1..=largest).collect());
     let fault = |facts, order| at("a fault: the largest that fits", SIZES, WRITE, facts, smaller(order));
-    let scan = |order, coverage, expected| at("a scan: from the largest on", SIZES, INSPECTED, missed(order, 500, coverage), expected);
+    let scan = |order, coverage, expected| at("a scan: from the largest down", SIZES, INSPECTED, missed(order, 500, coverage), expected);
     let outside = |order| missed(order, 500, 99_999).region(|region| region.inside = false);
     let consider = |order| Action::Consider { order };
     check(&design, &vec![
