@@ -65,7 +65,7 @@ fn what_figures_of_a_report_say_together_agrees() {
         ("/timeline/0/smaller_superpages", 1, "smaller_superpages are more than superpages"),
         ("/timeline/0/superpages", 1 << 40, "the timeline has more than counters.superpages"),
         ("/timeline/0/resident_pages", 1 << 40, "the timeline has more than counters.sup"),
-        ("/memory_parts/0/free_pages", 5, "a part of memory_parts is not its pages"),
+        ("/memory_parts/0/free_pages", 5, "the pages of a part of memory_parts do not add up"),
         ("/requests/p95", 4, "requests: p50, p95, p99, p999 and max do not ascend"),
         ("/requests/mean", 6, "requests: mean is more than max"),
         ("/ledger/work", u64::MAX, "ledger: the cycles of all causes are more than 2^64"),

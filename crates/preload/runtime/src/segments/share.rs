@@ -7,8 +7,8 @@
 //! not used if the contents differ.
 //!
 //! # Safety
-//! As the parent module: one thread. The file is opened read-only, so no process that maps it can write it; only its
-//! creator can, who is this user or root.
+//! As in the parent module, the process has one thread. The file is opened read-only, so no process that maps it can
+//! write it; only its creator can, who is this user or root.
 
 use super::image::Extent;
 use super::relocate;

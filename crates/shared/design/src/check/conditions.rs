@@ -11,13 +11,14 @@ const SCAN_WHEN: &str = "mapping.scan.when";
 const SPLIT_WHEN: &str = "unmapping.when";
 const MISS_CYCLES: &str = "estimate.miss-cycles";
 const PREZERO: &str = "preparation.prezero";
-const NEVER_ZEROED: &str = "names prezeroed, which nothing ever is: needs a [preparation.prezero]";
+const NEVER_ZEROED: &str =
+    "names prezeroed, but nothing zeroes memory ahead: needs a [preparation.prezero]";
 const NO_FACT: &str = "names no fact, so it always holds or never: name one, or leave it out";
 const WATCH: &str = "unmapping.scan";
 
 /// Error text of a profile whose spans are invalid.
-pub const ASCENDING: &str =
-    "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
+pub const ASCENDING: &str = "must be in ascending order without overlap, each end above its start, \
+                             up to 512G, with at most 2^40 misses";
 
 pub(super) const RULES: &[Rule] = table! { |r|
     [FAULT_WHEN, TRIGGER, FORM]

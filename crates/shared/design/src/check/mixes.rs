@@ -52,11 +52,11 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.preparation.bulk > BASE && !zeroes_many(r) && r.preparation.prezero.is_none();
     [FILL_AT, FORM] "fills a reservation: needs form = \"reservation\""
         => r.preparation.fill_at.is_some() && !form(r, Form::Reservation);
-    [FILL_AT, GRAIN] "fills what was prepared page by page: needs grain = \"page\""
+    [FILL_AT, GRAIN] "fills reservations that are prepared page by page: needs grain = \"page\""
         => r.preparation.fill_at.is_some() && r.preparation.grain == Grain::Superpage;
     [BACKGROUND, FORM] "fills reservations: needs form = \"reservation\""
         => r.preparation.background.is_some() && !form(r, Form::Reservation);
-    [BACKGROUND, GRAIN] "fills what was prepared page by page: needs grain = \"page\""
+    [BACKGROUND, GRAIN] "fills reservations that are prepared page by page: needs grain = \"page\""
         => r.preparation.background.is_some() && r.preparation.grain == Grain::Superpage;
     [BACKGROUND_AT, FILL_AT] "must be less than fill-at, or faults leave it nothing to fill"
         => fill(r, |fill| r.preparation.fill_at.is_some_and(|at| fill.at >= at));
