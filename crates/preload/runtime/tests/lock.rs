@@ -121,12 +121,12 @@ fn in_child(work: impl FnOnce() -> bool) -> i32 {
     match unsafe { libc::fork() } {
         0 => {
             let code = i32::from(!work());
-            // SAFETY: ends the child.
+            // SAFETY: the call ends the child.
             unsafe { libc::_exit(code) }
         }
         pid => {
             let mut status = -1;
-            // SAFETY: a live local.
+            // SAFETY: the pointer is to a live local variable.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             status
         }
@@ -150,7 +150,7 @@ fn a_child_is_not_stopped_by_its_parents_threads() {
     let _alone = alone();
     while_held(|_| {
         let status = in_child(|| {
-            // SAFETY: a number.
+            // SAFETY: alarm takes a number.
             unsafe { libc::alarm(90) };
             let mut found = None;
             LAST.after_fork(|value, was_held| found = Some((*value, was_held)));

@@ -209,7 +209,7 @@ fn this_machines_free_lists_are_kept_and_used_again() {
     fs::write(&file, first.to_string()).unwrap();
     assert_eq!(json(&with(&["run", "-d", "base", "-f", &file, "--json"])), first);
 
-    // A plan keeps the free lists too. With other free lists the plan has another name for them.
+    // A plan keeps the free lists too. A plan of other free lists gives them another name.
     let plan = |place: &str, lists: &str| {
         let place = path(&directory, place);
         fine(&with(&["sweep", "plan", "-o", &place, "-d", "base", "-f", lists]));

@@ -46,7 +46,7 @@ mod exclusive {
         use std::io::Read;
         use std::process::{Child, Stdio};
 
-        testkit::require!(testkit::is_root(), "mounts and pools are root's to make");
+        testkit::require!(testkit::is_root(), "only root can make mounts and pools");
         let installed = Installed::new();
         let flags = "-Wl,-z,max-page-size=0x200000,-z,common-page-size=0x200000";
         let program =

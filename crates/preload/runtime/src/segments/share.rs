@@ -68,7 +68,7 @@ fn path_of(
             let user = raw::effective_user();
             path.push(b"/elflink-uid-");
             path.push(crate::message::Decimal::new(user.into()).bytes());
-            // SAFETY: a path.
+            // SAFETY: `path` is a C string that lives through the call.
             unsafe { raw::call!(SYS_mkdirat, libc::AT_FDCWD, path.as_c(), 0o700) };
         }
     }

@@ -40,7 +40,7 @@ pub struct Library;
 /// # Safety
 /// `F` is the function pointer type of superpage.h.
 unsafe fn find<F: Copy>(name: &CStr) -> F {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     assert!(!address.is_null(), "{name:?} is not exported");
     // SAFETY: a function pointer is an address; the caller vouches for its type.

@@ -312,12 +312,12 @@ pub fn in_child(work: impl FnOnce() -> bool) -> i32 {
     match unsafe { libc::fork() } {
         0 => {
             let code = if work() { 0 } else { 1 };
-            // SAFETY: ends the child.
+            // SAFETY: the call ends the child.
             unsafe { libc::_exit(code) }
         }
         pid => {
             let mut status = -1;
-            // SAFETY: a live local.
+            // SAFETY: the pointer is to a live local variable.
             assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
             status
         }

@@ -282,7 +282,7 @@ fn child_foreign() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         library.free_huge_pages(shared);
-        // SAFETY: ends the child.
+        // SAFETY: the call ends the child.
         unsafe { libc::_exit(i32::from(is_mapped(shared))) };
     }
     let mut status = 0;

@@ -460,7 +460,7 @@ fn child_gives_back() {
     assert!(at_most >= 140, "{at_most} pages");
     drop(large);
     drop(many);
-    // SAFETY: no pointers.
+    // SAFETY: no argument is a pointer.
     unsafe { libc::malloc_trim(0) };
     let left = read("nr_hugepages");
     assert!(left <= 12, "{left} of {at_most} pages");
@@ -489,7 +489,7 @@ fn uses_the_heap_again_after(discard: impl FnOnce()) {
 #[ignore = "run by the tests above, as another process"]
 fn child_trims() {
     uses_the_heap_again_after(|| {
-        // SAFETY: no pointers.
+        // SAFETY: no argument is a pointer.
         unsafe { libc::malloc_trim(0) };
     });
 }

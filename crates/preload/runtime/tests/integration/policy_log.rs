@@ -320,7 +320,7 @@ fn child_of_threads() {
                 let start = map(8 * MIB);
                 touch(start, 8 * MIB);
                 unmap(start, 8 * MIB);
-                // SAFETY: ends the child.
+                // SAFETY: the call ends the child.
                 unsafe { libc::_exit(0) };
             }
             let mut status = -1;

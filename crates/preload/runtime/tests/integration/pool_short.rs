@@ -122,7 +122,7 @@ fn child_allocates_everything() {
         assert!(objects[round].iter().all(|byte| *byte == round as u8 + 1));
         assert!(holds(*private, 0, 2 * MIB + 8192, round as u64));
         assert!(holds(*shared, 0, 2 * MIB, round as u64 + 10));
-        // SAFETY: not used again.
+        // SAFETY: nothing uses the mapping again.
         unsafe {
             assert_eq!(libc::munmap(private.cast(), 2 * MIB + 8192), 0);
             assert_eq!(libc::munmap(shared.cast(), 2 * MIB), 0);

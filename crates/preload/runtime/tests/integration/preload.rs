@@ -237,7 +237,7 @@ fn child_maps() {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_is_left_alone() {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"superpage_version".as_ptr()) };
     assert!(!found.is_null(), "the library is not there");
     fill(map(8 * MIB + 4096), 8 * MIB + 4096, 1);
@@ -277,7 +277,7 @@ fn child_forks() {
                 }
                 pid => {
                     let mut status = 0;
-                    // SAFETY: a live local.
+                    // SAFETY: the pointer is to a live local variable.
                     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
                     assert_eq!(status, 0);
                 }
@@ -301,7 +301,7 @@ fn child_mallocs() {
 fn child_reserves_and_populates() {
     let at_first = huge_kib();
     let reserved = map_as(16 * MIB, libc::PROT_NONE, libc::MAP_NORESERVE);
-    // SAFETY: ours.
+    // SAFETY: this test owns the mapping.
     let opened =
         unsafe { libc::mprotect(reserved.cast(), 8 * MIB, libc::PROT_READ | libc::PROT_WRITE) };
     assert_eq!(opened, 0);

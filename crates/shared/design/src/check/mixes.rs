@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.mapping.clean_pages == CleanPages::Relaxed && r.mapping.when != MapWhen::Prepared;
     ["mapping.needs-accessed", WHEN] "is about mapping in place: needs when = \"prepared\""
         => r.mapping.needs_accessed && r.mapping.when != MapWhen::Prepared;
-    ["unmapping.on", FORM] "freeing a part of a superpage splits it, but for a pool's: needs \"partial-free\""
+    ["unmapping.on", FORM] "freeing a part of a superpage splits it, except in a pool: needs \"partial-free\""
         => !r.unmapping.on.free && !form(r, Form::Pool);
     ["unmapping.on", FORM] "superpages of a pool are never split: needs on = []"
         => r.unmapping.on.free != r.unmapping.on.protect && form(r, Form::Pool);

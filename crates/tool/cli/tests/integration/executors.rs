@@ -155,7 +155,7 @@ fn under_limits_on_memory_it_stays_ordinary() {
 fn what_an_executor_cannot_do_is_refused_in_a_line() {
     for (words, part) in [
         (&["--design", "ingens", "--executor", "in-place"][..], "it reserves no superpages"),
-        (&["--design", "linux-6-always", "--executor", "pool"], "the kernel's to make"),
+        (&["--design", "linux-6-always", "--executor", "pool"], "the kernel makes its superpages"),
         (&["--design", "freebsd", "--executor", "copy"], "expected collapse, in-place or pool"),
     ] {
         let words = [&["run"], words, &["--", "true"]].concat();

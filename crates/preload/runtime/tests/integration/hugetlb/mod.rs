@@ -277,7 +277,7 @@ fn child_maps_four_gibibytes() {
         }
     }
     assert_eq!(hugetlb_mib(), 10);
-    // SAFETY: not used again.
+    // SAFETY: nothing uses the mapping again.
     assert_eq!(unsafe { libc::munmap(start.cast(), length) }, 0);
 }
 

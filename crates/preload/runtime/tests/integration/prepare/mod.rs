@@ -285,7 +285,7 @@ fn child_looks_at_itself() {
 fn child_enters_a_sandbox() {
     grow_large();
     let (_, start) = keep(16 * MIB);
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     assert_eq!((waiting_mib(), mapped_at(start)), (0, None));
     assert!(!keep(16 * MIB).0, "and nothing is kept from then on");
