@@ -701,7 +701,7 @@ mod samples {
         true
     }
 
-    /// Whether most of the two newest ends is untouched.
+    /// Whether most pages of the two newest ends are untouched.
     fn are_ends_empty() -> bool {
         let number = NEXT_END.load(Relaxed);
         let (mut pages, mut touched) = (0, 0);
