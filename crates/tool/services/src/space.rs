@@ -209,7 +209,7 @@ mod tests {
         memory.advise(Advice::NoHugePage).unwrap();
         let superpage = Thp::pmd_size_of(&Root::real()).unwrap().bytes();
         let first = memory.address().next_multiple_of(superpage);
-        // Touch three pages in the second superpage, none in the first, and one in the third.
+        // Three pages in the second whole block, none in the first, one in the third.
         for at in [superpage, superpage + page, superpage + 7 * page, 2 * superpage] {
             let offset = (first + at - memory.address()) as usize;
             memory.bytes_mut()[offset] = 1;
