@@ -1,4 +1,4 @@
-//! What is around the pools: the wanted state, mounts, shared memory, who holds what.
+//! State beyond the pools: the wanted state, mounts, shared memory, and users of pages.
 
 extern crate superpage_host as host;
 
@@ -116,7 +116,7 @@ fn what_cannot_be_had_changes_nothing_at_all() {
     assert!(matches!(fake.ensure(&nobody), Err(PoolError::NoSuchName { .. })));
     let twice = format!("{WANTED}[[pages]]\nsize = \"default\"\ncount = 1\n");
     assert!(fake.ensure(&twice).unwrap_err().to_string().contains("specified twice"));
-    // A write in the middle that fails: what was written before it is put back.
+    // If a write in the middle fails, earlier writes are undone.
     fs::remove_file(fake.root().path(&format!("{POOL}/nr_hugepages"))).unwrap();
     assert!(fake.ensure(WANTED).is_err());
     assert_eq!(fake.now("proc/sys/vm/hugetlb_shm_group"), "0");
@@ -185,7 +185,7 @@ mod exclusive {
         let root = Root::real();
         let size = Status::read(&root).ok().and_then(|status| status.default);
         testkit::require!(size.is_some(), "no hugetlb");
-        // A user of a number that nobody has: a place that nobody else uses.
+        // A user with a number that does not exist on this machine, so no other process uses the directory.
         let owner = Owner::User("4294900001".to_string());
         let limits = Limits { size: Some(ByteSize::mib(5)), inodes: Some(10) };
         let plan = mounts::plan(&root, &owner, size.unwrap(), limits).unwrap();
@@ -210,12 +210,12 @@ mod exclusive {
         fs::write(plan.point.join("left"), "").unwrap();
         let began = std::time::Instant::now();
         let is_late = || began.elapsed() > std::time::Duration::from_secs(90);
-        // In a container the first process may be closed to us.
+        // In a container the first process may not be readable.
         let (all_seen, stale) = loop {
             let users = Users::read(&root);
             let path = plan.point.join("left");
             let left = users.files.iter().find(|file| file.path == path).unwrap();
-            // A child of another test may hold our files until it executes its program.
+            // A child of another test may hold our files open until it executes its program.
             if left.stale != Stale::InUse || is_late() {
                 break (users.unknown.is_empty(), left.stale);
             }

@@ -1,4 +1,4 @@
-//! What the command does, end to end: one program, so that all of it is linked once and runs side by side.
+//! The command's tests, end to end, in one program: it is linked once, and its tests run in parallel.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! `superpage pool`: dry runs that change nothing, bad input, partial pools, a kill in the middle.
+//! `superpage pool`: dry runs that change nothing, bad input, partial pools, and a kill during a change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use serde_json::Value;
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 const G1: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB";
 
-/// Every setting of the pools and around them, and the mounts of hugetlbfs; not what programs take and give back.
+/// Returns every setting of the pools and related ones, and the mounts of hugetlbfs, without the pages that programs
+/// use.
 fn machine() -> BTreeMap<PathBuf, String> {
     let dirs = fs::read_dir(POOLS).into_iter().flatten().flatten();
     let files = dirs.flat_map(|dir| fs::read_dir(dir.path()).into_iter().flatten().flatten());
@@ -41,7 +42,7 @@ fn json(output: &Output) -> Value {
     value
 }
 
-/// Arguments, exit code, and what the line must hold: the culprit and the remedy.
+/// Arguments, exit code, and texts that the line must contain: the faulty word and the remedy.
 type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 fn is_refused_in_a_line((arguments, code, parts): &Case<'_>) {
@@ -54,7 +55,7 @@ fn is_refused_in_a_line((arguments, code, parts): &Case<'_>) {
     }
 }
 
-/// Words that are wrong by themselves, on a machine without pools as well.
+/// Errors in the arguments alone are reported on a machine without pools too.
 #[test]
 fn bad_words_are_one_line_without_a_look_at_pools() {
     let cases: [Case<'_>; 13] = [
@@ -109,8 +110,8 @@ fn without_privilege_the_line_names_the_command_that_works() {
 fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     testkit::require!(testkit::is_root(), "not root: no mount namespace of our own");
     testkit::lock_machine!(shared);
-    // In a mount namespace of its own the command finds a pool that is always 20 pages short: so
-    // many are surplus, whatever is written.
+    // In a mount namespace of its own the command finds a fake pool that is always 20 pages short: that many are
+    // surplus, whatever is written.
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("hugepages-2048kB");
     fs::create_dir(&pool).unwrap();
@@ -137,7 +138,7 @@ fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     let output = inside(&[]);
     testkit::require!(output.is_ok(), "no unshare (util-linux)");
     let output = output.unwrap();
-    // Below a chroot that is no mount point, unshare fails.
+    // In a chroot whose root is not a mount point, unshare fails.
     let is_refused = ["mount:", "unshare:"].iter().any(|who| stderr(&output).contains(who));
     testkit::require!(!is_refused, "no mounts here: {}", stderr(&output).trim());
     let text = stdout(&output);
@@ -159,7 +160,8 @@ fn what_a_killed_command_left_is_given_back_before_a_limit_is_decided() {
     testkit::require!(testkit::is_root(), "not root: nothing may be mounted");
     testkit::require!(has_pool(), "{NO_POOL}");
     testkit::lock_machine!(shared);
-    // In a mount namespace of its own the command finds a pool whose limit a killed one raised from 3 to 30.
+    // In a mount namespace of its own the command finds a fake pool. A command that was killed has raised the pool's
+    // limit from 3 to 30.
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("pools/hugepages-2048kB");
     fs::create_dir_all(&pool).unwrap();
@@ -196,7 +198,7 @@ fn what_a_killed_command_left_is_given_back_before_a_limit_is_decided() {
         assert_eq!(limit, "8", "{words:?}: {said}");
         assert!(said.contains("left by a killed superpage"), "{words:?}: {said}");
     }
-    // A dry run gives nothing back.
+    // A dry run restores nothing.
     assert_eq!(after(&[own, "pool", "overcommit", "2M:+5", "--dry-run"]).0, "30");
     assert_eq!(after(&[hugeadm, "--dry-run", "--pool-pages-max", "2M:+5"]).0, "30");
 }
@@ -217,8 +219,8 @@ fn a_program_s_need_is_told_by_kind() {
     assert!(stderr(&output).contains("superpage.workload"), "its output goes to stderr");
 }
 
-/// They change pools, or compare what a run of somebody else may change for a moment: the launcher grows the pool where
-/// memory is fragmented.
+/// These tests change pools, or compare settings that another run may change for a moment: the launcher grows the pool
+/// if memory is fragmented.
 mod exclusive {
     use super::*;
 
@@ -391,7 +393,7 @@ mod exclusive {
         let before = pages();
         let room = run(&["pool", "set", "1G:+6", "--dry-run"]);
         testkit::require!(room.status.success(), "no room for 6 GiB");
-        // Gigantic pages come one by one, slowly enough to be interrupted.
+        // Gigantic pages are allocated one by one, slowly enough for an interruption.
         let mut child = superpage(&["pool", "set", "1G:+6"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -432,7 +434,7 @@ mod exclusive {
         testkit::require!(grows, "no page of 1 GiB could be had for long");
         let finished = output.status.code() == Some(0);
         testkit::require!(!finished, "it ended before it could be interrupted");
-        // Exit 1: not one page could be had, so that there was nothing to interrupt.
+        // Exit code 1: not even one page was available, so there was nothing to interrupt.
         let in_pieces = output.status.code() == Some(1) && stdout(&output).contains("fragmented");
         testkit::require!(!in_pieces, "free memory is in pieces smaller than 1 GiB");
         assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", stdout(&output));
