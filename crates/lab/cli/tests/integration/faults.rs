@@ -38,7 +38,7 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
 fn a_faults_table_says_what_was_published_and_what_was_fitted() {
     let output = lab(&["faults", "--table", "-q"]);
     let text = stdout(&output);
-    assert!(text.contains("1.00  f") && text.contains("most faults a second at"), "{text}");
+    assert!(text.contains("1.00  f") && text.contains("with the most faults a second"), "{text}");
     // One peak among the checks is at another number of CPUs.
     assert!(text.contains("atomic-pte 4 x 3 (checks): 8 published, 16 simulated"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
