@@ -185,6 +185,17 @@ impl Step {
 }
 
 impl Lasting {
+    /// The kind of place, as documents name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Sysctl { .. } => "sysctl",
+            Self::Tmpfiles { .. } => "tmpfiles",
+            Self::Boot { .. } => "boot",
+            Self::Unit { .. } => "unit",
+            Self::Edit { .. } => "edit",
+        }
+    }
+
     /// Where the text goes: a file, or the kernel command line.
     pub fn place(&self) -> String {
         match self {

@@ -71,7 +71,11 @@ pub(crate) fn read(root: &Root) -> (Vec<ProcessFacts>, Vec<Unknown>) {
         });
     }
     if refused > 0 {
-        unknown.push(Unknown { what: format!("variables of {refused} processes"), why });
+        let what = match refused {
+            1 => "variables of a process".to_string(),
+            _ => format!("variables of {refused} processes"),
+        };
+        unknown.push(Unknown { what, why });
     }
     (found, unknown)
 }
