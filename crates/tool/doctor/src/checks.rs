@@ -10,7 +10,7 @@ use std::fmt;
 use host::Unknown;
 use serde::Serialize;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Stop};
 use crate::finding::{Evidence, Finding, Remedy, Severity};
 
 /// A class of workload: what the machine is for.
@@ -70,15 +70,6 @@ struct Found {
     evidence: Vec<Evidence>,
     why: &'static str,
     remedy: Remedy,
-}
-
-/// Why a check has no verdict.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// This kernel has no such setting, or the class of workload is another.
-    NotApplicable,
-    /// Facts are missing; has the reasons.
-    Unknown(Vec<Unknown>),
 }
 
 /// The result of one check.

@@ -12,7 +12,6 @@ use host::pool::{PoolError, Status};
 use host::{Counters, Hypervisor, MemInfo, Root, Thp, Unknown, ZoneFree, ZoneLevels, parse};
 use units::{ByteSize, PageSize};
 
-use crate::checks::Stop;
 use crate::configuration::{self, BootLine, Setter, SysctlLine};
 use crate::processes::{self, Postgres, ProcessFacts};
 
@@ -35,6 +34,15 @@ pub enum Missing {
     Absent,
     /// The file cannot be read or understood; has the reason.
     Unreadable(String),
+}
+
+/// Why a check has no verdict.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// This kernel has no such setting, or the class of workload is another.
+    NotApplicable,
+    /// Facts are missing; has the reasons.
+    Unknown(Vec<Unknown>),
 }
 
 /// A number in `/proc/sys`.
