@@ -111,7 +111,7 @@ impl BootLine {
                         let (_, pages) = part.split_once(':').unwrap_or(("", part));
                         pages.parse::<u64>().unwrap_or(0)
                     });
-                    line.pools.push((size, pages.sum()));
+                    line.pools.push((size, pages.fold(0, u64::saturating_add)));
                 }
                 _ => {}
             }

@@ -58,7 +58,7 @@ pub(super) fn fragmented(facts: &Facts, workload: Workload) -> Judged {
 }
 
 /// The kernel's own minimum with THP, in kB: eleven pageblocks for each zone of memory that cannot be moved, at most a
-/// twentieth of memory (mm/khugepaged.c set_recommended_min_free_kbytes()).
+/// twentieth of these zones (mm/khugepaged.c set_recommended_min_free_kbytes()).
 fn recommended(facts: &Facts) -> Result<u64, Stop> {
     let pmd = thp::settings(facts)?.pmd_size;
     let Some(block) = pmd else {
@@ -67,10 +67,17 @@ fn recommended(facts: &Facts) -> Result<u64, Stop> {
     let zones = facts.zones.get()?.iter().filter(|zone| {
         zone.managed.is_some_and(|pages| pages > 0) && !MOVABLE_ZONES.contains(&zone.zone.as_str())
     });
-    let zones = zones.count() as u64;
-    let total = facts.memory.get()?.total.ok_or_else(|| lacks("/proc/meminfo", "MemTotal"))?;
-    let kbytes = (block.bytes() / 1024).saturating_mul(zones).saturating_mul(11);
-    Ok(kbytes.min(total.bytes() / 1024 / 20))
+    let (mut count, mut pages) = (0, 0u64);
+    for zone in zones {
+        count += 1;
+        let above = zone.managed.unwrap_or(0).saturating_sub(zone.high.unwrap_or(0));
+        pages = pages.saturating_add(above);
+    }
+    if count == 0 {
+        return Err(lacks(&facts.zones.file, "zone with managed pages"));
+    }
+    let kbytes = (block.bytes() / 1024).saturating_mul(count).saturating_mul(11);
+    Ok(kbytes.min(pages.saturating_mul(facts.page_size.bytes() / 1024) / 20))
 }
 
 pub(super) fn min_free(facts: &Facts, _: Workload) -> Judged {
@@ -78,7 +85,8 @@ pub(super) fn min_free(facts: &Facts, _: Workload) -> Judged {
     let setting = facts.setting(Setting::MinFreeKbytes);
     let now = u64::try_from(*setting.get()?).unwrap_or(0);
     let recommended = recommended(facts)?;
-    if now >= recommended {
+    // The kernel computed the cap from other watermarks than those of now.
+    if now >= recommended / 10 * 9 {
         return Ok(Vec::new());
     }
     Ok(vec![Found {

@@ -66,6 +66,16 @@ impl Known {
         })
     }
 
+    /// Whether a program can get a page of it at any time.
+    fn gives(&self) -> bool {
+        self.total > 0 || self.overcommit > 0
+    }
+
+    /// Number of pages that a new mapping can reserve without surplus pages.
+    fn unreserved(&self) -> u64 {
+        self.free.saturating_sub(self.reserved)
+    }
+
     fn persistent(&self) -> u64 {
         self.total.saturating_sub(self.surplus)
     }
@@ -79,7 +89,7 @@ fn known(facts: &Facts) -> Result<Vec<Known>, Stop> {
 /// Whether programs can get hugetlb pages of the default size.
 pub(super) fn default_gives(facts: &Facts) -> Result<bool, Stop> {
     let default = pools(facts)?.default.ok_or_else(|| lacks("/proc/meminfo", "Hugepagesize"))?;
-    Ok(known(facts)?.iter().any(|it| it.size == default && it.total + it.overcommit > 0))
+    Ok(known(facts)?.iter().any(|it| it.size == default && it.gives()))
 }
 
 /// The file of the default pool's size.
@@ -140,7 +150,7 @@ pub(super) fn not_got(facts: &Facts, _: Workload) -> Judged {
 pub(super) fn idle(facts: &Facts, _: Workload) -> Judged {
     let mut found = Vec::new();
     for pool in known(facts)? {
-        let idle = pool.free.saturating_sub(pool.reserved).min(pool.persistent());
+        let idle = pool.unreserved().min(pool.persistent());
         let idle_bytes = bytes(pool.size, idle);
         let needed = pool.persistent() - idle;
         if idle_bytes < FEW || (needed > 0 && (idle_bytes < MUCH || idle < needed)) {
@@ -219,7 +229,7 @@ pub(super) fn uneven(facts: &Facts, workload: Workload) -> Judged {
         let most = totals.iter().max_by_key(|(_, total, _)| *total);
         let (Some(least), Some(most)) = (least, most) else { continue };
         let apart = most.1 - least.1;
-        if bytes(pool.size, apart) < MUCH || most.1 * 2 < least.1 * 3 {
+        if bytes(pool.size, apart) < MUCH || most.1 / 3 < least.1 / 2 {
             continue;
         }
         let each = pool.persistent() / totals.len() as u64;
@@ -290,11 +300,11 @@ pub(super) fn postgres_short(facts: &Facts, workload: Workload) -> Judged {
             continue;
         }
         let needed = server.shared_buffers.bytes().div_ceil(size.bytes());
-        if pool.free.saturating_sub(pool.reserved) + pool.overcommit >= needed {
+        if pool.unreserved().saturating_add(pool.overcommit) >= needed {
             continue;
         }
-        let wanted =
-            pool.persistent() + needed.saturating_sub(pool.free.saturating_sub(pool.reserved));
+        let missing = needed.saturating_sub(pool.unreserved());
+        let wanted = pool.persistent().saturating_add(missing);
         found.push(Found {
             severity: Severity::Warning,
             what: format!(
@@ -376,7 +386,8 @@ pub(super) fn group_refused(facts: &Facts, _: Workload) -> Judged {
 
 pub(super) fn no_group_limits(facts: &Facts, workload: Workload) -> Judged {
     only_if(workload == Workload::Vm)?;
-    let total: u64 = known(facts)?.iter().map(|pool| bytes(pool.size, pool.total).bytes()).sum();
+    let total: u64 =
+        known(facts)?.iter().map(|pool| bytes(pool.size, pool.total).bytes()).max().unwrap_or(0);
     only_if(total > 0)?;
     if *facts.group_control.if_there()? == GroupControl::Hugetlb {
         return Ok(Vec::new());
@@ -481,8 +492,8 @@ pub(super) fn shm_limit(facts: &Facts, workload: Workload) -> Judged {
                 ByteSize(u64::try_from(has).unwrap_or_default())
             ),
             evidence: vec![evidence(&fact.file, fact.get()?)],
-            why: "An old line of sysctl.d lowered the limit, which is none by default; shmget() of a \
-                  larger segment fails, with SHM_HUGETLB too.",
+            why: "By default there is no limit; something, often an old line of sysctl.d, set one, and \
+                  shmget() of a larger segment fails, with SHM_HUGETLB too.",
             remedy: Remedy::setting(setting, SHM_DEFAULT),
         });
     }
@@ -500,7 +511,7 @@ pub(super) fn mount_open(facts: &Facts, _: Workload) -> Judged {
         let mount = &one.mount;
         let size = mount.page_size.or(status.default);
         let pool = known.iter().find(|pool| Some(pool.size) == size);
-        let has_pages = pool.is_some_and(|pool| pool.total + pool.overcommit > 0);
+        let has_pages = pool.is_some_and(Known::gives);
         if mount.size.is_some() || mount.read_only || !has_pages {
             continue;
         }

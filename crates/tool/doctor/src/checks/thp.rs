@@ -544,7 +544,7 @@ pub(super) fn khugepaged_sparse(facts: &Facts, workload: Workload) -> Judged {
     let Some(pages) = base_pages(facts) else {
         return Err(lacks(&format!("{THP}/hpage_pmd_size"), "the size of a superpage"));
     };
-    if none + 1 < pages {
+    if none < pages.saturating_sub(1) {
         return Ok(Vec::new());
     }
     let file = format!("{THP}/khugepaged/max_ptes_none");

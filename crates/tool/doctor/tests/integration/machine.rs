@@ -186,6 +186,22 @@ impl Machine {
         }
     }
 
+    /// Every file, as an absolute path below the machine's root.
+    pub fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.0.path().to_path_buf()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+                match entry.is_dir() {
+                    true => dirs.push(entry),
+                    false => found.push(entry.strip_prefix(self.0.path()).unwrap().to_path_buf()),
+                }
+            }
+        }
+        found.sort();
+        found.into_iter().map(|path| format!("/{}", path.display())).collect()
+    }
+
     pub fn facts(&self) -> Facts {
         Facts::read(&self.root(), &self.path(JOURNAL))
     }

@@ -85,13 +85,14 @@ fn what_cannot_be_read_is_unknown_and_not_fine() {
     machine.put("/proc/sys/vm/zone_reclaim_mode", "x");
     machine.put("/proc/sys/vm/extfrag_threshold", "x");
     machine.put(&format!("{THP}/khugepaged/defrag"), "x");
+    machine.put("/sys/kernel/mm/ksm/run", "x");
     let report = machine.examine(Workload::Any);
     for id in [
         "memory-fragmented",
         "thp-fault-fallback",
         "compaction-extfrag",
         "khugepaged-defrag-off",
-        "memory-min-free",
+        "ksm-splits",
     ] {
         let check = report.checks.iter().find(|check| check.id == id).unwrap();
         assert_eq!(check.state, State::Unknown, "{id}");
@@ -103,4 +104,67 @@ fn what_cannot_be_read_is_unknown_and_not_fine() {
     let nothing = doctor::examine(&facts, Workload::Any);
     assert_eq!((nothing.findings.len(), nothing.count(State::Found)), (0, 0));
     assert!(nothing.count(State::Unknown) > 5, "{:#?}", nothing.checks);
+}
+
+#[test]
+fn a_damaged_file_is_no_finding_and_no_number_is_too_large() {
+    let machine = Machine::debian();
+    machine.postgres("");
+    machine.process(9, "java -XX:+UseTransparentHugePages -jar a", "A=b");
+    machine.mount("rw,pagesize=2M,size=4194304", 0o1777);
+    machine.pool(2048, 2048, 0, 0);
+    machine.line("/proc/70/status", "HugetlbPages:", "\t 4194304 kB");
+    machine.put("/etc/sysctl.d/50.conf", "vm.nr_hugepages = 7");
+    machine.two_nodes();
+    let ids = |machine: &Machine| -> Vec<&str> {
+        let facts = machine.facts();
+        let reports = Workload::ALL.map(|workload| doctor::examine(&facts, workload));
+        reports.iter().flat_map(|it| it.findings.iter().map(|found| found.id)).collect()
+    };
+    assert_eq!(ids(&machine), ["pool-surplus"; 0]);
+    let files = machine.files();
+    assert!(files.len() > 60, "{files:?}");
+    for file in files {
+        let before = std::fs::read(machine.path(&file)).unwrap();
+        for garbage in [&b"garbage"[..], b"", b"\xff\xfe\n= [x", b"[[]] : 9 9 9 9"] {
+            std::fs::write(machine.path(&file), garbage).unwrap();
+            // A mount that is not in the table is no mount, a process without a name is none.
+            let found = ids(&machine);
+            let expected: &[&str] = match file.as_str() {
+                "/proc/self/mounts" => &["pool-mount-missing"],
+                // Any words are controllers.
+                "/sys/fs/cgroup/cgroup.controllers" => &["pool-no-group-limits"],
+                // Nothing says any more that the server is on superpages.
+                "/proc/70/status" => &["pool-postgres-short", "pool-postgres-short"],
+                _ => &[],
+            };
+            assert!(found.is_empty() || found == expected, "{file}, {garbage:?}: {found:?}");
+        }
+        for number in ["18446744073709551615", "-1", "99999999999999999999999999"] {
+            machine.put(&file, number);
+            ids(&machine);
+        }
+        std::fs::write(machine.path(&file), before).unwrap();
+    }
+}
+
+/// Machines that the readers' tests have: two were captured.
+#[test]
+fn machines_of_other_tests_have_what_is_known_of_them() {
+    let examine = |name: &str, kib: u64| {
+        let dir = format!("{}/../../shared/host/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+        let root = host::Root::at(dir).with_page_size(units::PageSize::new(kib << 10).unwrap());
+        assert!(root.path("/proc/meminfo").exists(), "{name}");
+        let facts = doctor::Facts::read(&root, std::path::Path::new("/nonexistent"));
+        let report = doctor::examine(&facts, Workload::Any);
+        let found: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+        println!("{name}: {found:?}, {} unknown", report.count(State::Unknown));
+        found
+    };
+    assert_eq!(examine("zen4-6.18", 4), [""; 0]);
+    // A page of 1 GiB that nobody uses, and surplus pages of 2 MiB.
+    assert_eq!(examine("two-nodes", 4), ["pool-idle", "pool-surplus"]);
+    assert_eq!(examine("old-4.19", 4), [""; 0]);
+    assert_eq!(examine("no-thp", 4), ["thp-not-built"]);
+    assert_eq!(examine("arm64-64k", 64), ["pool-idle"]);
 }
