@@ -213,7 +213,7 @@ pub struct Facts {
 
 impl Facts {
     /// Reads a machine. `journal_dir` is where superpage keeps its journal of changed settings. Takes some 10 ms, and
-    /// three small files for each process.
+    /// five small files for each process.
     pub fn read(root: &Root, journal_dir: &Path) -> Self {
         let (thp, thp_unknown) = Thp::settings(root);
         let (files, files_unknown) = users::files(root);

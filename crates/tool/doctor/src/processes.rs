@@ -1,6 +1,6 @@
 //! Running processes as far as checks need them: THP by prctl, variables of allocators, flags of JVMs, PostgreSQL.
 
-use host::process::{self, Maps};
+use host::process::{self, Mapping, Maps};
 use host::{Root, Unknown};
 use services::{Process, Target};
 use units::ByteSize;
@@ -144,6 +144,9 @@ pub struct Postgres {
     pub file: String,
     /// `shared_buffers`; the server's default if no file sets it.
     pub shared_buffers: ByteSize,
+    /// Bytes of its shared memory, which holds more than the buffers: its largest shared anonymous mapping. `None` if its
+    /// mappings cannot be read, or the memory is on hugetlb pages.
+    pub shared: Option<ByteSize>,
     /// Whether the server asks for hugetlb pages: `huge_pages` is `on` or `try`.
     pub wants_hugetlb: bool,
     /// Its resident hugetlb pages in bytes.
@@ -193,10 +196,21 @@ impl Postgres {
             process: process.clone(),
             file,
             shared_buffers,
+            shared: shared_memory(root, process),
             wants_hugetlb: wants,
             hugetlb: facts.hugetlb,
         })
     }
+}
+
+/// The size of the largest mapping of shared anonymous or SysV memory.
+fn shared_memory(root: &Root, process: &Process) -> Option<ByteSize> {
+    let maps = Maps::open(root, process.pid).ok()?;
+    let is_shared = |mapping: &Mapping| {
+        ["/dev/zero", "/SYSV"].iter().any(|name| mapping.name.starts_with(name))
+    };
+    let sizes = maps.flatten().filter(is_shared).map(|mapping| mapping.len());
+    sizes.max().map(ByteSize)
 }
 
 /// PostgreSQL's sizes: a number of 8 KiB blocks, or a number and kB, MB, GB or TB.

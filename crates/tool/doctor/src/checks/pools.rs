@@ -299,33 +299,45 @@ pub(super) fn postgres_short(facts: &Facts, workload: Workload) -> Judged {
         if !server.wants_hugetlb || is_served || server.shared_buffers < MUCH {
             continue;
         }
-        let needed = server.shared_buffers.bytes().div_ceil(size.bytes());
+        // The buffers are most of the shared memory; how much the rest is only the server knows.
+        let shared = server.shared.filter(|bytes| *bytes >= server.shared_buffers);
+        let needed = shared.unwrap_or(server.shared_buffers).bytes().div_ceil(size.bytes());
         if pool.unreserved().saturating_add(pool.overcommit) >= needed {
             continue;
         }
-        let missing = needed.saturating_sub(pool.unreserved());
-        let wanted = pool.persistent().saturating_add(missing);
+        let wanted = pool.persistent().saturating_add(needed.saturating_sub(pool.unreserved()));
+        let mut lines =
+            vec![evidence(&server.file, format!("shared_buffers = {}", server.shared_buffers))];
+        lines.extend(shared.map(|bytes| {
+            evidence(
+                format!("/proc/{}/maps", server.process.pid),
+                format!("{bytes} of shared memory"),
+            )
+        }));
+        lines.push(line(size, "nr_hugepages", pool.total));
+        lines.push(line(size, "free_hugepages", pool.free));
+        let remedy = match shared {
+            // The server maps its memory when it starts.
+            Some(_) => Remedy::default().step(Step::Pool { size, pages: wanted }).lasting(
+                crate::Lasting::Sysctl {
+                    key: "vm.nr_hugepages".to_string(),
+                    value: wanted.to_string(),
+                },
+            ),
+            None => Remedy::default().run(&["psql", "-c", "SHOW shared_memory_size_in_huge_pages"]),
+        };
         found.push(Found {
             severity: Severity::Warning,
             what: format!(
-                "PostgreSQL (pid {}) wants at least {needed} pages of {size} for its shared buffers and \
-                 runs on base pages",
-                server.process.pid
+                "PostgreSQL (pid {}) wants {}{needed} pages of {size} for its shared memory and runs on \
+                 base pages",
+                server.process.pid,
+                if shared.is_some() { "" } else { "more than " },
             ),
-            evidence: vec![
-                evidence(&server.file, format!("shared_buffers = {}", server.shared_buffers)),
-                line(size, "nr_hugepages", pool.total),
-                line(size, "free_hugepages", pool.free),
-            ],
+            evidence: lines,
             why: "With `huge_pages = try` a server that finds too few pages starts without any and says \
-                  nothing.",
-            remedy: Remedy::default()
-                                .run(&["psql", "-c", "SHOW shared_memory_size_in_huge_pages"])
-                .step(Step::Pool { size, pages: wanted })
-                .lasting(crate::Lasting::Sysctl {
-                    key: "vm.nr_hugepages".to_string(),
-                    value: wanted.to_string(),
-                }),
+                  nothing; after the pool has grown it must be restarted.",
+            remedy,
         });
     }
     Ok(found)

@@ -62,14 +62,16 @@ pub(super) fn glibc_hugetlb(facts: &Facts, _: Workload) -> Judged {
         return none_asks(facts);
     }
     let mut found = without_thp(facts, &thp, "environ", "glibc.malloc.hugetlb=1")?;
-    found.extend(without_pool(facts, &hugetlb, "environ", "glibc.malloc.hugetlb=2")?);
+    let why = "glibc falls back to base pages and says nothing.";
+    found.extend(without_pool(facts, &hugetlb, "environ", "glibc.malloc.hugetlb=2", why)?);
     Ok(found)
 }
 
 pub(super) fn jvm(facts: &Facts, _: Workload) -> Judged {
     let (thp, hugetlb) = (asking(facts, Program::JvmThp), asking(facts, Program::JvmHugetlb));
     let mut found = without_thp(facts, &thp, "cmdline", "-XX:+UseTransparentHugePages")?;
-    found.extend(without_pool(facts, &hugetlb, "cmdline", "-XX:+UseLargePages")?);
+    let why = "The JVM prints a warning when it starts and runs on base pages.";
+    found.extend(without_pool(facts, &hugetlb, "cmdline", "-XX:+UseLargePages", why)?);
     Ok(found)
 }
 
@@ -98,7 +100,13 @@ fn without_thp(facts: &Facts, asking: &[&ProcessFacts], file: &str, flag: &str) 
     }])
 }
 
-fn without_pool(facts: &Facts, asking: &[&ProcessFacts], file: &str, flag: &str) -> Judged {
+fn without_pool(
+    facts: &Facts,
+    asking: &[&ProcessFacts],
+    file: &str,
+    flag: &str,
+    why: &'static str,
+) -> Judged {
     if asking.is_empty() {
         return Ok(Vec::new());
     }
@@ -117,7 +125,7 @@ fn without_pool(facts: &Facts, asking: &[&ProcessFacts], file: &str, flag: &str)
             number(asking)
         ),
         evidence: lines,
-        why: "The program falls back to base pages, glibc without a word.",
+        why,
         remedy: Remedy::default()
             .run(&["superpage", "pool", "plan", "--", "PROGRAM"])
             .run(&["superpage", "pool", "grow", "default:BYTES"])

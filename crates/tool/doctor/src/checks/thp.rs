@@ -381,6 +381,10 @@ pub(super) fn process_off(facts: &Facts, _: Workload) -> Judged {
     if off.iter().any(|one| one.process.name.starts_with("redis-server")) {
         remedy = remedy.edit("redis.conf", "disable-thp no");
     }
+    if remedy.lasting.is_empty() {
+        let change = "leave out prctl(PR_SET_THP_DISABLE), in the program or in its parent";
+        remedy = remedy.edit("where the program is started", change);
+    }
     let listed = off.iter().take(MOST_LISTED).map(|one| {
         let resident = one.resident.map_or(String::new(), |it| format!(", {it} resident"));
         evidence(

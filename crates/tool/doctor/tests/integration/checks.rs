@@ -145,6 +145,11 @@ fn cases() -> Vec<Case> {
             m.line("/proc/7/status", "THP_enabled:", "\t0");
             m.line("/proc/7/status", "VmRSS:", "\t 1000 kB");
         };
+        "thp-process-off" Any Note Stays, |m| {
+            m.process(7, "app", "");
+            m.line("/proc/7/status", "THP_enabled:", "\t0");
+            m.put("/proc/7/cgroup", "0::/user.slice");
+        }, |m| m.process(7, "app", "");
         "thp-fault-fallback" Any Warning Stays,
             |m| m.counters(&[("thp_fault_alloc", 4000), ("thp_fault_fallback", 6000)]),
             |m| m.counters(&[("thp_fault_alloc", 4), ("thp_fault_fallback", 600)]);
@@ -229,12 +234,21 @@ fn cases() -> Vec<Case> {
             m.pool(2048, 1500, 1500, 0);
         }, |m| m.postgres("huge_pages = off");
         "pool-postgres-short" Database Warning Mended, |m| {
+            // Enough for the buffers, but not for all shared memory.
+            m.postgres("");
+            m.pool(2048, 2100, 2100, 0);
+        }, |m| {
+            m.postgres("");
+            m.put("/proc/70/root/data/postgresql.auto.conf", "shared_buffers = 64MB");
+        };
+        // How much is needed is not known: the mapping is not there.
+        "pool-postgres-short" Database Warning Stays, |m| {
             m.postgres("");
             m.put("/proc/70/root/data/postgresql.auto.conf", "shared_buffers = '8GB'");
             m.pool(2048, 2048, 2048, 0);
         }, |m| {
             m.postgres("");
-            m.put("/proc/70/root/data/postgresql.auto.conf", "shared_buffers = 64MB");
+            m.pool(2048, 2176, 2176, 0);
         };
         "pool-stale-files" Any Note Mended, |m| {
             m.mount("rw,pagesize=2M", 0o755);

@@ -164,6 +164,11 @@ impl Machine {
     /// A PostgreSQL server with 4 GiB of shared buffers.
     pub fn postgres(&self, settings: &str) {
         self.process(70, "/usr/lib/postgresql/17/bin/postgres -D /data", "");
+        // 4.25 GiB.
+        self.add(
+            "/proc/70/maps",
+            "7e0000000000-7e0110000000 rw-s 00000000 00:01 9 /dev/zero (deleted)",
+        );
         let file = "/proc/70/root/data/postgresql.conf";
         self.put(
             file,
