@@ -95,6 +95,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else {
         exit::print(&text(&report))?;
     }
+    let has_commands = report.findings.iter().any(|finding| !finding.remedy.now.is_empty());
+    if has_commands && !args.json && sys::param::effective_user() != 0 {
+        exit::say("the commands need root; run `superpage doctor` as root to see more");
+    }
     if report.judged() == 0 {
         return Err(Failure::cannot("no check could be made: neither /proc nor /sys can be read"));
     }

@@ -169,10 +169,7 @@ impl Step {
     pub fn command(&self) -> String {
         match self {
             Self::Write { file, value } => match file.strip_prefix("/proc/sys/") {
-                Some(key) => {
-                    let setting = format!("{}={value}", key.replace('/', "."));
-                    report::format::command(["sysctl", "-w", &setting])
-                }
+                Some(key) => format!("sysctl -w {}={value}", key.replace('/', ".")),
                 None => format!("echo {value} > {}", report::format::command([file])),
             },
             Self::Pool { size, pages } => {

@@ -514,5 +514,9 @@ fn commands_are_quoted_for_the_shell() {
     let never = report.findings.iter().find(|it| it.id == "thp-never").unwrap();
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
     assert_eq!(never.remedy.now[0].command(), format!("echo madvise > {file}"));
+    machine.vm("extfrag_threshold", "1000");
+    let report = machine.examine(Workload::Any);
+    let extfrag = report.findings.iter().find(|it| it.id == "compaction-extfrag").unwrap();
+    assert_eq!(extfrag.remedy.now[0].command(), "sysctl -w vm.extfrag_threshold=500");
     assert_eq!(never.remedy.lasting[0].text(), format!("w {file} - - - - madvise"));
 }
