@@ -188,8 +188,18 @@ fn one(finding: &Finding) -> String {
     rows("read", read.collect());
     rows("why", vec![finding.why.to_string()]);
     rows("now", finding.remedy.now.iter().map(Step::command).collect());
-    let lasting = finding.remedy.lasting.iter();
-    rows("to stay", lasting.map(|it| format!("{}: {}", it.place(), it.text())).collect());
+    let lasting = finding.remedy.lasting.iter().flat_map(|it| {
+        let text = it.text();
+        let mut lines = text.lines();
+        let since = match it {
+            Lasting::Unit { since: Some(version), .. } => format!(" (systemd {version} or later)"),
+            _ => String::new(),
+        };
+        let first = format!("{}{since}: {}", it.place(), lines.next().unwrap_or_default());
+        let rest = lines.map(|line| format!("  {line}"));
+        std::iter::once(first).chain(rest).collect::<Vec<_>>()
+    });
+    rows("to stay", lasting.collect());
     text
 }
 

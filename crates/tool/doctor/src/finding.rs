@@ -199,21 +199,18 @@ impl Lasting {
             Self::Sysctl { .. } => "/etc/sysctl.d/60-superpage.conf".to_string(),
             Self::Tmpfiles { .. } => "/etc/tmpfiles.d/superpage.conf".to_string(),
             Self::Boot { .. } => "kernel command line".to_string(),
-            Self::Unit { unit, since, .. } => {
-                let since = since.map_or(String::new(), |since| format!(" (systemd {since})"));
-                format!("/etc/systemd/system/{unit}.d/superpage.conf{since}")
-            }
+            Self::Unit { unit, .. } => format!("/etc/systemd/system/{unit}.d/superpage.conf"),
             Self::Edit { file, .. } => file.clone(),
         }
     }
 
-    /// The text for that place, or what to change there.
+    /// The lines for that place, or what to change there.
     pub fn text(&self) -> String {
         match self {
             Self::Sysctl { key, value } => format!("{key} = {value}"),
             Self::Tmpfiles { file, value } => format!("w {file} - - - - {value}"),
             Self::Boot { words } => words.clone(),
-            Self::Unit { line, .. } => format!("[Service] {line}"),
+            Self::Unit { line, .. } => format!("[Service]\n{line}"),
             Self::Edit { change, .. } => change.clone(),
         }
     }

@@ -101,8 +101,8 @@ pub(super) fn min_free(facts: &Facts, _: Workload) -> Judged {
             evidence(&setting.file, now),
             evidence(&facts.zones.file, format!("eleven pageblocks a zone: {recommended} kB")),
         ],
-        why: "Kernel pages that nothing can move then spread over all memory, and one of them spoils a \
-              superpage. The kernel raises the value itself when THP are turned on; something lowered it.",
+        why: "Unmovable kernel pages then spread over all memory, and one of them in a block rules out \
+              a superpage there. The kernel raises the value when THP are turned on; something lowered it.",
         remedy: Remedy::setting(Setting::MinFreeKbytes, recommended),
     }])
 }
@@ -200,7 +200,7 @@ pub(super) fn compaction_stalls(facts: &Facts, workload: Workload) -> Judged {
     Ok(vec![Found {
         severity: Severity::Warning,
         what: format!(
-            "programs waited {stalls} times for compaction, {} of them in vain",
+            "programs waited {stalls} times for compaction, {} of the times without success",
             report::format::percent(share(failed, stalls))
         ),
         evidence: lines,
@@ -235,7 +235,8 @@ pub(super) fn unevictable(facts: &Facts, workload: Workload) -> Judged {
         severity: Severity::Note,
         what: "compaction may not move locked memory".to_string(),
         evidence: vec![evidence(&setting.file, 0)],
-        why: "Each locked base page spoils a superpage; the setting is for realtime programs.",
+        why: "A locked base page in a block rules out a superpage there; the setting is for realtime \
+              programs.",
         remedy: Remedy::setting(Setting::CompactUnevictableAllowed, 1),
     }])
 }

@@ -175,7 +175,7 @@ pub(super) fn idle(facts: &Facts, _: Workload) -> Judged {
         found.push(Found {
             severity,
             what: format!(
-                "{idle_bytes} of the {} pages' pool ({idle} of {} pages) are neither used nor reserved",
+                "in the pool of {} pages, {idle} of {} ({idle_bytes}) are neither used nor reserved",
                 pool.size, pool.total
             ),
             evidence: lines,
@@ -538,13 +538,13 @@ pub(super) fn mount_open(facts: &Facts, _: Workload) -> Judged {
         }
         found.push(Found {
             severity: Severity::Warning,
-            what: format!("any user may take the whole pool by a file in {point}"),
+            what: format!("any user can take the whole pool with a file in {point}"),
             evidence: vec![
                 evidence(&point, format!("mode {mode:o}")),
                 evidence(&facts.mounts.file, format!("hugetlbfs {}", mount.options)),
             ],
-            why: "The mount has no size= and everybody may write: one user's file takes the pages that \
-                  others reserved memory for.",
+            why: "The mount has no size= and everybody may write: one user's file can hold every page \
+                  of the pool.",
             remedy: Remedy::default()
                 .run(&["chmod", "o-w", &point])
                 .edit("the mount's unit or line in /etc/fstab", "mode=0770,gid=GROUP,size=BYTES"),

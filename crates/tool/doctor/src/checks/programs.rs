@@ -50,8 +50,8 @@ pub(super) fn morecore(facts: &Facts, _: Workload) -> Judged {
         severity: Severity::Warning,
         what: format!("HUGETLB_MORECORE does nothing for {}", number(&found)),
         evidence: listed(&found, "environ", "HUGETLB_MORECORE"),
-        why: "glibc 2.34 removed the hook by which libhugetlbfs gave malloc its memory: the program runs \
-              on base pages and says nothing.",
+        why: "glibc 2.34 removed the hook by which libhugetlbfs gave malloc its memory: the program \
+              runs on base pages without a message.",
         remedy,
     }])
 }
@@ -141,8 +141,8 @@ pub(super) fn collapse(facts: &Facts, _: Workload) -> Judged {
         severity: Severity::Note,
         what: "this kernel has no MADV_COLLAPSE (Linux 6.1)".to_string(),
         evidence: vec![evidence(&facts.collapse.file, "EINVAL")],
-        why: "Memory of a running program gets superpages by khugepaged only; `superpage run --design` \
-              cannot make them when the design wants.",
+        why: "Only khugepaged gives superpages to memory that is in use; `superpage run --design` \
+              cannot make them at the times of the design.",
         remedy: Remedy::default().edit("the kernel", "6.1 or later"),
     }])
 }

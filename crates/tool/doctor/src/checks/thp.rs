@@ -305,7 +305,7 @@ pub(super) fn boot_overridden(facts: &Facts, _: Workload) -> Judged {
             evidence(&facts.boot.file, format!("transparent_hugepage={asked}")),
             evidence(format!("{THP}/enabled"), printed(enabled)),
         ],
-        why: "Something changed the mode after boot; who reads the boot parameter is misled.",
+        why: "Something changed the mode after boot, and the boot parameter misleads its readers.",
         remedy: Remedy::default().boot(format!("transparent_hugepage={}", enabled.selected)),
     }])
 }
@@ -324,8 +324,8 @@ pub(super) fn never_at_boot(facts: &Facts, _: Workload) -> Judged {
                 Remedy::default().edit(
                     format!("/etc/tuned/{profile}-thp/tuned.conf"),
                     format!(
-                        "[main] include={profile}, [vm] transparent_hugepages=madvise; then \
-                         `tuned-adm profile {profile}-thp`"
+                        "[main]\ninclude={profile}\n[vm]\ntransparent_hugepages=madvise\n# then: \
+                         tuned-adm profile {profile}-thp"
                     ),
                 ),
             ),
@@ -338,8 +338,8 @@ pub(super) fn never_at_boot(facts: &Facts, _: Workload) -> Judged {
             severity: Severity::Note,
             what: format!("{who} turns THP off for all programs"),
             evidence: vec![evidence(&place, &setter.text)],
-            why: "One program's old advice then holds for all; a program can be left out alone \
-                  (`MemoryTHP=disable` since systemd 260, or prctl).",
+            why: "Advice for one program then applies to every program; `MemoryTHP=disable` (systemd \
+                  260) or prctl turns THP off for one.",
             remedy,
         }
     });
@@ -500,7 +500,7 @@ pub(super) fn khugepaged_slow(facts: &Facts, _: Workload) -> Judged {
             evidence(format!("{THP}/khugepaged/scan_sleep_millisecs"), sleep),
             evidence(&facts.memory.file, format!("AnonPages: {all}, AnonHugePages: {huge}")),
         ],
-        why: "Memory that missed its superpage at the fault stays on base pages that long.",
+        why: "Memory that got base pages at its faults stays on them that long.",
         remedy: Remedy::sysfs(file, wanted),
     }])
 }
@@ -554,10 +554,12 @@ pub(super) fn khugepaged_sparse(facts: &Facts, workload: Workload) -> Judged {
     let file = format!("{THP}/khugepaged/max_ptes_none");
     Ok(vec![Found {
         severity: Severity::Note,
-        what: format!("khugepaged makes a superpage of one used page in {pages}"),
+        what: format!(
+            "khugepaged makes a superpage even of a region with one used page of {pages}"
+        ),
         evidence: vec![evidence(&file, none)],
-        why: "What a program freed comes back as memory that nobody uses; at this value the kernel's \
-              shrinker of underused superpages (Linux 6.12) does nothing either.",
+        why: "Pages that a program freed become resident again; at this value the kernel's shrinker of \
+              underused superpages (Linux 6.12) does nothing.",
         remedy: Remedy::sysfs(file, pages / 8),
     }])
 }
