@@ -9,6 +9,7 @@ mod counters;
 mod delivery;
 mod design;
 pub mod docs;
+mod doctor;
 mod evaluate;
 pub mod exit;
 pub mod files;
@@ -59,6 +60,7 @@ enum Command {
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Map(map::Args),
+    Doctor(doctor::Args),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -155,6 +157,7 @@ fn command_named() -> ExitCode {
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Map(args) => map::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

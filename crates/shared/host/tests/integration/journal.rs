@@ -239,6 +239,31 @@ fn the_next_writer_undoes_a_killed_ones_changes_first() {
 }
 
 #[test]
+fn what_a_dead_writer_left_is_listed_and_nothing_is_changed() {
+    let fake = Fake::new();
+    let knobs = || -> Vec<Knob> {
+        let left = journal::left_changed(&fake.journal(), &fake.root()).unwrap();
+        left.into_iter().map(|one| one.knob).collect()
+    };
+    assert_eq!(knobs(), [], "there is no journal");
+    let own = std::process::id();
+    let stat = format!("{own} (x) S 1 1 1 0 -1 0 5 0 0 0 0 0 0 0 20 0 3 0 77 4096 10 0 0 0 0");
+    fake.write(&format!("proc/{own}/stat"), &stat);
+    let mut journal = fake.open();
+    journal.set(&Knob::thp_enabled(), "always").unwrap();
+    assert_eq!(knobs(), [], "its owner runs");
+    // The same files without the process.
+    fs::remove_dir_all(fake.root().path(&format!("/proc/{own}"))).unwrap();
+    assert_eq!(knobs(), [Knob::thp_enabled()]);
+    assert_eq!(fake.now(&Knob::thp_enabled()), "always", "nothing was restored");
+    fake.write(BOOT, "99999999-2222-4333-8444-555555555555");
+    assert_eq!(knobs(), [], "a boot resets settings");
+    fake.write(BOOT, "11111111-2222-4333-8444-555555555555");
+    drop(journal);
+    assert_eq!(knobs(), []);
+}
+
+#[test]
 fn a_journal_of_another_boot_is_not_applied() {
     let fake = Fake::new();
     let header = fake.header();

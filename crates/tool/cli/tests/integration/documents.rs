@@ -6,7 +6,7 @@ use crate::common::{has_thp, run, stderr, stdout, superpage};
 
 /// Commands that change nothing and are fast. Other tests make the other documents, and check them there
 /// (`common::run`).
-const QUICK: [&str; 22] = [
+const QUICK: [&str; 23] = [
     "workload --json",
     "workload touch --size 4M --json",
     "design list --json",
@@ -14,6 +14,7 @@ const QUICK: [&str; 22] = [
     "design explain base --json",
     "design diff base linux-4.3 --json",
     "design check ../../../designs/base.toml --json",
+    "doctor --for vm --json",
     "pool list --json",
     "pool users --json",
     "pool mounts list --json",

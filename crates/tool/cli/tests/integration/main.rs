@@ -10,6 +10,7 @@ mod compare;
 mod compare_series;
 mod compare_shift;
 mod design;
+mod doctor;
 mod documents;
 mod evaluate;
 mod evaluate_on;
