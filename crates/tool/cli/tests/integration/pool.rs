@@ -75,6 +75,36 @@ fn bad_words_are_one_line_without_a_look_at_pools() {
     cases.iter().for_each(is_refused_in_a_line);
 }
 
+/// What each format makes of the same pools, on a machine that has neither.
+#[test]
+fn every_format_has_every_pool_or_says_which_is_missing() {
+    for (format, code, parts) in [
+        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=64G hugepages=4"][..]),
+        ("systemd", 0, &["pool set 2M:512 64G:4\n"]),
+        (
+            "tmpfiles",
+            0,
+            &["2048kB/nr_hugepages - - - - 512\n", "67108864kB/nr_hugepages - - - - 4"],
+        ),
+        ("sysctl", 1, &["# 64 GiB pages: ", ": hugepagesz=64G hugepages=4\n"]),
+        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+    ] {
+        let output = run(&["pool", "boot", "2M:512,64G:4", "--format", format]);
+        assert_eq!(output.status.code(), Some(code), "{format}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), code as usize, "{format}");
+        for part in parts {
+            assert!(stdout(&output).contains(part), "{format}: {}", stdout(&output));
+        }
+    }
+    let reserved = run(&["pool", "boot", "2M:512", "--format", "mount", "--reserve"]);
+    let text = stdout(&reserved);
+    assert!(text.contains("size=1073741824,min_size=1073741824,"), "{text}");
+    assert!(text.contains("After=systemd-modules-load.service systemd-sysctl.service\n"), "{text}");
+    let nodes = stdout(&run(&["pool", "boot", "64G:0=1,3=2"]));
+    assert_eq!(nodes, "hugepagesz=64G hugepages=0:1,3:2\n");
+}
+
 #[test]
 fn without_privilege_the_line_names_the_command_that_works() {
     testkit::require!(has_pool(), "{NO_POOL}");
@@ -264,6 +294,9 @@ mod exclusive {
             &["pool", "boot", "1G:2"],
             &["pool", "boot", "2M:5", "--format", "sysctl"],
             &["pool", "boot", "2M:0=5", "--format", "tmpfiles"],
+            &["pool", "boot", "2M:5,1G:1", "--format", "systemd"],
+            &["pool", "boot", "2M:5", "--format", "fstab", "--reserve"],
+            &["pool", "boot", "2M:5", "--format", "mount"],
             &["pool", "ensure", file, "--dry-run"],
         ] {
             let output = run(arguments);
@@ -313,7 +346,15 @@ mod exclusive {
             (&["boot", "2M:+1"], 2, &["invalid amount"]),
             (&["boot", "1G:x=1"], 2, &["invalid amount"]),
             (&["boot", "1G:0=1", "1G:0=2"], 2, &["specified twice"]),
-            (&["boot", "16G:1", "--format", "sysctl"], 2, &["--format tmpfiles"]),
+            (&["boot", "2M:1,banana"], 2, &["`banana`"]),
+            (&["boot", "2M:0=1,2M:7"], 2, &["specified twice"]),
+            (&["boot", "2M:1", "--reserve"], 2, &["--format fstab"]),
+            (&["boot", "2M:1", "--file", "x"], 2, &["--file"]),
+            (
+                &["boot", "2M:1", "--format", "tmpfiles", "--default-size", "2M"],
+                2,
+                &["command line"],
+            ),
             (&["ensure", "/no/such.toml"], 2, &["/no/such.toml", "No such file"]),
             (&["ensure", "/"], 2, &["cannot read /", "directory"]),
             (&["ensure", &cut], 2, &["cut.toml:2"]),
