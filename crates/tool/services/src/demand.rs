@@ -171,6 +171,11 @@ impl Image {
         Ok(Self { process: process.clone(), parts })
     }
 
+    /// Whether this process was forked from `other` and has executed nothing since, or is the same.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        self.lineage().is_some() && self.lineage() == other.lineage()
+    }
+
     /// Identifies the program image: a child that forked has its parent's, a program that was executed its own (the
     /// kernel chooses the places of stack and vdso anew).
     fn lineage(&self) -> Option<(u64, Option<u64>)> {

@@ -4,10 +4,12 @@
 //! process's mmap lock for as long as the kernel walks a whole mapping.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod demand;
 mod selection;
 mod space;
 
+pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source};
 pub use demand::{
     Demand, Image, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
 };
