@@ -423,10 +423,11 @@ fn private_kind(part: &Part, before: Option<&Part>, after: Option<&Part>) -> Opt
             let rest = after.filter(follows).filter(|after| is_guard(after));
             let is_arena = mapping.start.is_multiple_of(ARENA)
                 && rest.is_some_and(|rest| rest.mapping.end.is_multiple_of(ARENA));
-            // A stack of a thread: below a guard, and of the length of the soft limit with it (8 MiB unless changed).
+            // A stack of a thread: above a guard. Before glibc 2.27 the guard was a part of the stack's length.
             let guard = before.filter(adjoins).filter(|before| is_guard(before));
             let is_stack = guard.is_some_and(|guard| {
-                (mapping.len() + guard.mapping.len()) == STACK && guard.mapping.len() <= 64 << 10
+                let below = guard.mapping.len();
+                below <= 64 << 10 && [STACK, STACK - below].contains(&mapping.len())
             });
             // The bss of a program or library: above its data.
             let is_data = before
@@ -442,7 +443,7 @@ fn private_kind(part: &Part, before: Option<&Part>, after: Option<&Part>) -> Opt
     }
 }
 
-/// Length of a thread's stack with its guard: the default of RLIMIT_STACK.
+/// Length of a thread's stack: the default of RLIMIT_STACK.
 const STACK: u64 = 8 << 20;
 
 /// Bytes of `mapping` that private memory of `parent` covers.
@@ -567,8 +568,10 @@ mod tests {
             500000-d00000 rw-p 00000000 00:00 0
             7f0000000000-7f0000500000 rw-p 00000000 00:00 0
             7f0001000000-7f0001001000 ---p 00000000 00:00 0
-            7f0001001000-7f0001800000 rw-p 00000000 00:00 0
-            7f0002000000-7f0012000000 ---p 00000000 00:00 0
+            7f0001001000-7f0001801000 rw-p 00000000 00:00 0
+            7f0001901000-7f0001902000 ---p 00000000 00:00 0
+            7f0001902000-7f0002101000 rw-p 00000000 00:00 0
+            7f0003000000-7f0013000000 ---p 00000000 00:00 0
             7f0020000000-7f0020100000 rw-p 00000000 00:00 0
             7e0000000000-7e1000000000 rw-p 00000000 00:00 0";
         let images = [image(10, 1, lines)];

@@ -154,7 +154,12 @@ impl Peak {
             }
             let key = (one.pid, one.start_ticks);
             if let Some(identity) = Identity::read(root, one) {
-                self.identities.entry(key).or_insert(identity);
+                // The command line of an earlier look may be that of the program that executed this one; redis
+                // overwrites its own by one word.
+                let is_fuller = one.command.len() > 1 || !self.identities.contains_key(&key);
+                if is_fuller {
+                    self.identities.insert(key, identity);
+                }
             }
             if let Ok(memory) = process::status(root, one.pid) {
                 let bytes = |size: Option<ByteSize>| size.map_or(0, ByteSize::bytes);
@@ -174,7 +179,8 @@ impl Peak {
                 *most = need;
             }
         }
-        if self.images.is_empty() || demand.bytes() >= self.demand.bytes() {
+        let extent = |demand: &Demand| (demand.bytes(), demand.processes);
+        if self.images.is_empty() || extent(&demand) >= extent(&self.demand) {
             (self.demand, self.images) = (demand, images);
         }
     }
@@ -345,10 +351,13 @@ impl Plan {
         let header = ["pages", "shared", "private", "in all", "held", "free", "to have them"];
         text += &format!("\n{}", show::table(&header, rows.collect(), &[6]));
         text.push('\n');
-        text += "shared: for a program that asks for the pool itself, or SUPERPAGE_POOL=always superpage run --shm --pages \
-                 hugetlb (without memfd and files)\n";
-        if demand.private.iter().any(|one| one.bytes() > 0) {
-            text += "private: only under superpage run --pages hugetlb";
+        let has = |pages: fn(&Need) -> u64| self.rows.iter().any(|row| pages(&row.need) > 0);
+        if has(|need| need.shared_pages) {
+            text += "shared: of a program that asks for the pool itself, or under SUPERPAGE_POOL=always superpage run --shm \
+                     --pages hugetlb (without memfd and files)\n";
+        }
+        if has(|need| need.private_pages) {
+            text += "private: at most, under superpage run --pages hugetlb; adjoining mappings count as one";
             let ahead: Vec<String> = self
                 .rows
                 .iter()
@@ -357,15 +366,15 @@ impl Plan {
                 .collect();
             if !ahead.is_empty() {
                 text += &format!(
-                    "; up to {} may stay unused, for growing the heap ahead",
+                    "; {} are for growing the heap ahead, and may stay unused",
                     ahead.join(", ")
                 );
             }
             text.push('\n');
-            if demand.private.iter().any(|one| one.inherited_bytes.bytes() > 0) {
-                text += "forked children: their parent's private memory counts once, as long as neither writes it; superpage \
-                         run gives them copies on base pages\n";
-            }
+        }
+        if demand.private.iter().any(|one| one.inherited_bytes.bytes() > 0) {
+            text += "forked children: copies of their parent's private memory are not counted; superpage run makes them on \
+                     base pages\n";
         }
         for figure in &self.figures {
             text += &self.application(figure);
