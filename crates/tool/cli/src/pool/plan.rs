@@ -195,8 +195,16 @@ impl Peak {
 
     /// What the applications among the processes say of themselves.
     fn figures(&self, root: &Root, default: Option<PageSize>) -> Vec<OwnFigure> {
-        let identities = self.identities.values();
-        identities.map(|identity| identity.figure(root, &self.images, default)).collect()
+        let is_server = |identity: &&Identity| {
+            let is_parent = |other: &Identity| {
+                other.process.pid == identity.process.parent
+                    && other.application == identity.application
+            };
+            // A child of PostgreSQL looks like the server until it changes its title.
+            !self.identities.values().any(is_parent)
+        };
+        let servers = self.identities.values().filter(is_server);
+        servers.map(|identity| identity.figure(root, &self.images, default)).collect()
     }
 
     /// Smallest share of a process's peak that a look saw, of the processes with at least 2 MiB.
