@@ -126,8 +126,9 @@ pub struct Need {
     pub shared_pages: u64,
     /// For private memory, if `superpage run --pages hugetlb` starts the program.
     pub private_pages: u64,
-    /// The part of `private_pages` for growing arenas ahead, which may stay unused.
-    pub ahead_pages: u64,
+    /// The part of `private_pages` that may stay unused: what arenas are grown ahead, the first 4 MiB of the heap, and a
+    /// page of each arena that is not wholly inside it.
+    pub spare_pages: u64,
     /// Pages of this size that the processes have already.
     pub held_pages: u64,
 }
@@ -240,9 +241,9 @@ impl Demand {
             }
         }
         for one in &self.private {
-            let (pages, ahead) = one.pages(size);
+            let (pages, spare) = one.pages(size);
             need.private_pages = need.private_pages.saturating_add(pages);
-            need.ahead_pages = need.ahead_pages.saturating_add(ahead);
+            need.spare_pages = need.spare_pages.saturating_add(spare);
             let held = one.hugetlb_bytes.get(&size).map_or(0, |bytes| size.count(bytes.bytes()));
             need.held_pages = need.held_pages.saturating_add(held);
         }
@@ -382,7 +383,7 @@ impl PrivateMemory {
         self.hugetlb_bytes.values().fold(own, |sum, bytes| sum.saturating_add(bytes.bytes()))
     }
 
-    /// Number of pages of `size`, and how many of them are for growing arenas ahead.
+    /// Number of pages of `size`, and how many of them may stay unused by the heap.
     fn pages(&self, size: PageSize) -> (u64, u64) {
         // Pages lie wholly inside a mapping; the ends stay on base pages.
         let whole = |bytes: u64| bytes / size.bytes();
@@ -394,7 +395,9 @@ impl PrivateMemory {
         if heap >= LEAST_HEAP {
             let ahead = (heap / 8).clamp(*AHEAD.start(), *AHEAD.end());
             of_heap = self.arena_lengths.iter().map(|length| whole(length + ahead)).sum();
-            certain = self.arena_lengths.iter().map(|length| whole(*length)).sum();
+            let sure = |length: &u64| whole(*length).saturating_sub(1);
+            certain = self.arena_lengths.iter().map(sure).sum::<u64>();
+            certain = certain.saturating_sub(size.count(LEAST_HEAP));
         }
         (mapped + held + of_heap, of_heap - certain)
     }
@@ -551,7 +554,7 @@ mod tests {
         let child = image(11, 2, &format!("{heap}\n{mapped}\n{later}\n{STACK_AND_VDSO}"));
         let alone = need(std::slice::from_ref(&parent));
         // 32 MiB of heap grown ahead by 4 MiB, and five pages of the mapping.
-        assert_eq!((alone.private_pages, alone.ahead_pages), (18 + 5, 2));
+        assert_eq!((alone.private_pages, alone.spare_pages), (18 + 5, 5));
         let both = Demand::new(&[parent.clone(), child.clone()], u64::MAX);
         assert_eq!(both.need(size(2 * M), size(2 * M)).private_pages, 18 + 5 + 3);
         assert_eq!(both.private[1].inherited_bytes, ByteSize(42 * M));
@@ -593,7 +596,7 @@ mod tests {
         assert_eq!(need(&small).private_pages, 0, "2 MiB of heap stay on base pages");
         let large = [image(10, 1, &format!("{}\n{}", arena(100, 10 * M), arena(102, 3 * M)))];
         let need = need(&large);
-        assert_eq!((need.private_pages, need.ahead_pages), (7 + 3, 2 + 2));
+        assert_eq!((need.private_pages, need.spare_pages), (7 + 3, 10 - (5 - 1 - 2)));
     }
 
     #[test]

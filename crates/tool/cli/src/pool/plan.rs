@@ -329,7 +329,7 @@ impl Plan {
         let sizes = self.rows.iter().map(|row| {
             json!({
                 "page_bytes": row.size, "shared_pages": row.need.shared_pages,
-                "private_pages": row.need.private_pages, "ahead_pages": row.need.ahead_pages,
+                "private_pages": row.need.private_pages, "spare_pages": row.need.spare_pages,
                 "pages": row.need.pages(), "held_pages": row.need.held_pages,
                 "free_pages": row.free, "missing_pages": row.missing(row.need.pages()),
             })
@@ -366,17 +366,14 @@ impl Plan {
         }
         if has(|need| need.private_pages) {
             text += "private: at most, under superpage run --pages hugetlb; adjoining mappings count as one";
-            let ahead: Vec<String> = self
+            let spare: Vec<String> = self
                 .rows
                 .iter()
-                .filter(|row| row.need.ahead_pages > 0)
-                .map(|row| format!("{} of {}", row.need.ahead_pages, row.size))
+                .filter(|row| row.need.spare_pages > 0)
+                .map(|row| format!("{} of {}", row.need.spare_pages, row.size))
                 .collect();
-            if !ahead.is_empty() {
-                text += &format!(
-                    "; {} are for growing the heap ahead, and may stay unused",
-                    ahead.join(", ")
-                );
+            if !spare.is_empty() {
+                text += &format!("; the heap may leave {} unused", spare.join(", "));
             }
             text.push('\n');
         }
