@@ -3,6 +3,7 @@
 //! The application's own program is asked, in a process of its own and as the application's user; the running server
 //! gets no signal and no connection. So `jcmd` is not used: it makes the JVM start a thread and open a socket.
 //! As root, a program of another user is executed only if the file belongs to root and nobody else may write it.
+//! See docs/decisions/pool.md#11.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -354,11 +355,14 @@ fn named(name: &str, bytes: ByteSize) -> NamedBytes {
 
 fn recognize(program: &Path, process: &Process) -> Option<Application> {
     let first = process.command.first()?;
+    // Debian's redis-server is a link to redis-check-rdb; its name is that of the link.
+    if ["redis-server", "valkey-server"].contains(&process.name.as_str()) {
+        return Some(Application::Redis);
+    }
     match program.file_name()?.to_str()? {
         // Children call themselves `postgres: checkpointer`.
         "postgres" | "postmaster" => (!first.contains(": ")).then_some(Application::Postgresql),
         "java" => Some(Application::Jvm),
-        "redis-server" | "valkey-server" => Some(Application::Redis),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! A child that forked and executed nothing has its parent's private memory, copy on write: it counts once. What such a
 //! child mapped later counts for the child.
+//! See docs/decisions/pool.md#11.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,6 +171,15 @@ impl Image {
             Err(error) => return Err(error),
         };
         Ok(Self { process: process.clone(), parts })
+    }
+
+    /// Leaves away private anonymous memory: its allocator maps it with MAP_NORESERVE, which is never put on a pool.
+    pub fn drop_private(&mut self) {
+        let is_kept = |part: &Part| {
+            part.mapping.sharing == Sharing::Shared
+                || !matches!(part.kind, MappingKind::Anonymous | MappingKind::Heap)
+        };
+        self.parts.retain(is_kept);
     }
 
     /// Whether this process was forked from `other` and has executed nothing since, or is the same.

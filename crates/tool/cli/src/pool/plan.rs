@@ -20,6 +20,7 @@ use units::{ByteSize, PageSize, Pid};
 
 use super::show;
 use crate::exit::{self, Done, Failure};
+use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
 use operations::{facts, signals};
 
@@ -61,7 +62,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.command.is_empty() {
         let selected = select(&root, &targets).map_err(targets::failure)?;
         peak.unknown.extend(selected.unknown.iter().map(|it| format!("{}: {}", it.what, it.why)));
-        peak.look(&root, &selected.processes);
+        let mut progress = Progress::new(args.json, "reading memory");
+        peak.look(&root, &selected.processes, &mut |done| {
+            progress.tell(done, Some(selected.processes.len() as u64), String::new);
+        });
+        progress.clear();
     } else {
         peak = watch(&args.command, peak)?;
     }
@@ -93,8 +98,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else {
         exit::print(&plan.text())?;
     }
-    for why in &plan.peak.unknown {
+    const MOST_TOLD: usize = 5;
+    for why in plan.peak.unknown.iter().take(MOST_TOLD) {
         exit::say(&format!("not counted: {why}"));
+    }
+    if plan.peak.unknown.len() > MOST_TOLD {
+        let more = plan.peak.unknown.len() - MOST_TOLD;
+        exit::say(&format!("not counted: {more} more processes (--json lists them)"));
     }
     Ok(if plan.peak.unknown.is_empty() { Done::Fine } else { Done::Negative })
 }
@@ -136,24 +146,33 @@ impl Peak {
         })
     }
 
-    /// Reads the processes, and keeps what is more than before.
-    fn look(&mut self, root: &Root, processes: &[Process]) {
+    /// Reads the processes, and keeps what is more than before. Tells the number of those done.
+    fn look(&mut self, root: &Root, processes: &[Process], told: &mut dyn FnMut(u64)) {
         let mut images = Vec::new();
-        for one in processes {
-            match Image::read(root, one) {
+        for (done, one) in processes.iter().enumerate() {
+            told(done as u64);
+            let mut image = match Image::read(root, one) {
                 Ok(image) if self.own.as_ref().is_some_and(|own| image.is_copy_of(own)) => continue,
-                Ok(image) => images.push(image),
+                Ok(image) => image,
                 Err(SpaceError::Ended) => continue,
                 Err(error) => {
-                    let why = format!("pid {} ({}): {error}", one.pid, one.name);
+                    let remedy = match error {
+                        SpaceError::Denied(_) => "; run superpage as its user or as root",
+                        _ => "",
+                    };
+                    let name = report::format::name(&one.name, 20);
+                    let why = format!("pid {} ({name}): {error}{remedy}", one.pid);
                     if !self.unknown.contains(&why) {
                         self.unknown.push(why);
                     }
                     continue;
                 }
-            }
+            };
             let key = (one.pid, one.start_ticks);
             if let Some(identity) = Identity::read(root, one) {
+                if identity.application == Application::Redis {
+                    image.drop_private();
+                }
                 // The command line of an earlier look may be that of the program that executed this one; redis
                 // overwrites its own by one word.
                 let is_fuller = one.command.len() > 1 || !self.identities.contains_key(&key);
@@ -161,6 +180,7 @@ impl Peak {
                     self.identities.insert(key, identity);
                 }
             }
+            images.push(image);
             if let Ok(memory) = process::status(root, one.pid) {
                 let bytes = |size: Option<ByteSize>| size.map_or(0, ByteSize::bytes);
                 let most = self.resident.entry(key).or_default();
@@ -274,7 +294,7 @@ fn look_until(stopped: &Receiver<()>, tree: &ProcessTree, peak: &mut Peak) {
         let look_began = Instant::now();
         let read = |pid| Process::read(&root, pid).ok().flatten();
         let processes: Vec<Process> = tree.members().into_iter().filter_map(read).collect();
-        peak.look(&root, &processes);
+        peak.look(&root, &processes, &mut |_| {});
         // Rests grow with the age of the program; it runs four fifths of the time.
         let rest = (began.elapsed() / 50).clamp(RESTS.0, RESTS.1).max(look_began.elapsed() * 4);
         if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
@@ -358,7 +378,9 @@ impl Plan {
         });
         let header = ["pages", "shared", "private", "in all", "held", "free", "to have them"];
         text += &format!("\n{}", show::table(&header, rows.collect(), &[6]));
-        text.push('\n');
+        if self.rows.iter().any(|row| row.need.pages() > 0) {
+            text.push('\n');
+        }
         let has = |pages: fn(&Need) -> u64| self.rows.iter().any(|row| pages(&row.need) > 0);
         if has(|need| need.shared_pages) {
             text += "shared: of a program that asks for the pool itself, or under SUPERPAGE_POOL=always superpage run --shm \
@@ -455,10 +477,10 @@ impl Plan {
             let pages = show::pages(Some(pages), size);
             text += &format!("{bound}{pages} pages of {size}, {source}{have}\n");
         } else if figure.application == Application::Redis {
-            text += "it asks for no pages of a pool, and under superpage run its jemalloc maps memory that stays off the pool; \
-                     use THP (superpage run)\n";
+            text += "it asks for no pages of a pool, and under superpage run jemalloc's memory (MAP_NORESERVE) stays off the \
+                     pool; use THP (superpage run)\n";
         } else {
-            text += "its own figure is unknown\n";
+            text += "it tells no figure of its own\n";
         }
         let parts: Vec<String> = figure
             .parts
@@ -479,7 +501,7 @@ impl Plan {
             text += "  huge_pages = on refuses to start without the pages; try falls back to base pages\n";
         }
         if let Some(why) = &figure.unknown {
-            text += &format!("  not asked: {}\n", report::format::clipped(why, 200));
+            text += &format!("  unknown: {}\n", report::format::clipped(why, 200));
         }
         text
     }
@@ -497,6 +519,10 @@ impl Plan {
     /// The settings that keep the pool after a reboot, and who may use the pool.
     fn lines(&self) -> String {
         let mut text = String::new();
+        let is_none = |row: &Row| row.need.pages() == 0;
+        if self.rows.iter().all(is_none) && self.figures.iter().all(|it| it.pages.is_none()) {
+            return text;
+        }
         let default = self.status.default;
         if let Some(row) = self.rows.iter().find(|row| Some(row.size) == default) {
             let own = self.figures.iter().filter(|it| it.page_bytes == default);
@@ -507,8 +533,9 @@ impl Plan {
                 && pages > 0
             {
                 let all = has.saturating_add(missing);
+                let of = if own.is_some() { " (the applications' own figures)" } else { "" };
                 text += &format!(
-                    "\nat boot: vm.nr_hugepages = {all} in /etc/sysctl.d, or superpage pool boot {}:{all} --format systemd\n",
+                    "\nat boot{of}: vm.nr_hugepages = {all} in /etc/sysctl.d, or superpage pool boot {}:{all} --format systemd\n",
                     exact(row.size.bytes())
                 );
             }
