@@ -345,10 +345,13 @@ impl PrivateMemory {
             arena_lengths: Vec::new(),
             lengths: Vec::new(),
         };
+        let mut joined = None;
         for (index, part) in image.parts.iter().enumerate() {
             let mapping = &part.mapping;
             let is_hugetlb = part.kind == MappingKind::Hugetlb;
-            let is_data = mapping.writable && !mapping.executable;
+            // The kernel splits a mapping where its protection changes; the pool holds it whole.
+            let adjoins = joined == Some(mapping.start) && part.kind == MappingKind::Anonymous;
+            let is_data = (mapping.writable || mapping.readable && adjoins) && !mapping.executable;
             if mapping.sharing != Sharing::Private || !is_hugetlb && !is_data {
                 continue;
             }
@@ -374,7 +377,11 @@ impl PrivateMemory {
                 }
                 Private::Mapping => {
                     one.mapped_bytes = sum(one.mapped_bytes, length);
-                    one.lengths.push(length);
+                    match one.lengths.last_mut().filter(|_| adjoins) {
+                        Some(last) => *last += length,
+                        None => one.lengths.push(length),
+                    }
+                    joined = Some(mapping.end);
                 }
             }
             let touched = part.touched.filter(|_| inherited == 0);
@@ -591,6 +598,15 @@ mod tests {
         let demand = Demand::new(&images, 1 << 35);
         assert_eq!(demand.need(size(2 * M), size(2 * M)).private_pages, 2);
         assert_eq!(demand.private[0].mapped_bytes, ByteSize(6 * M));
+    }
+
+    #[test]
+    fn a_mapping_that_protections_divide_is_one() {
+        let lines = "7f0000000000-7f0000300000 rw-p 00000000 00:00 0
+            7f0000300000-7f0000301000 r--p 00000000 00:00 0
+            7f0000301000-7f0000400000 rw-p 00000000 00:00 0
+            7f0000500000-7f0000700000 r--p 00000000 00:00 0";
+        assert_eq!(need(&[image(10, 1, lines)]).private_pages, 2);
     }
 
     #[test]

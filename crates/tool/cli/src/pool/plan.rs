@@ -227,10 +227,12 @@ impl Peak {
         servers.map(|identity| identity.figure(root, &self.images, default)).collect()
     }
 
-    /// Smallest share of a process's peak that a look saw, of the processes with at least 2 MiB.
+    /// Smallest share of a process's peak that a look saw, of the processes that had a page of a pool more.
     fn seen_share(&self) -> f64 {
-        let large = self.resident.values().filter(|(_, most)| *most >= 2 << 20);
-        large.map(|(seen, most)| *seen as f64 / *most as f64).fold(1.0, f64::min)
+        let page = self.least().bytes();
+        let partly =
+            self.resident.values().filter(|(seen, most)| most.saturating_sub(*seen) >= page);
+        partly.map(|(seen, most)| *seen as f64 / *most as f64).fold(1.0, f64::min)
     }
 }
 
