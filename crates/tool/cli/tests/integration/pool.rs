@@ -543,6 +543,45 @@ mod exclusive {
     }
 
     #[test]
+    fn postgresql_starts_on_the_planned_pages_and_not_on_one_less() {
+        testkit::require!(has_pool(), "{NO_POOL}");
+        testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        let is_there = fs::read_dir("/usr/lib/postgresql").is_ok_and(|dirs| dirs.count() > 0);
+        testkit::require!(is_there, "needs PostgreSQL in /usr/lib/postgresql");
+        testkit::lock_machine!();
+        run(&["restore"]);
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+        let _found = testkit::PoolsAsFound::note();
+        run(&["pool", "overcommit", "2M:0"]);
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let output = Command::new("timeout")
+            .args(["-k", "5", "100", "sh"])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/postgres-plan.sh"))
+            .arg(env!("CARGO_BIN_EXE_superpage"))
+            .arg("setpriv --reuid=65534 --regid=65534 --clear-groups")
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let (text, said) = (stdout(&output), stderr(&output));
+        let figure = |name: &str| -> Value {
+            let text = fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+            let plan: Value = serde_json::from_str(&text)
+                .unwrap_or_else(|error| panic!("{error}: {text} {said}"));
+            plan
+        };
+        let plan = figure("plan.json");
+        let pages = plan["applications"][0]["pages"].as_u64().unwrap_or_else(|| panic!("{plan}"));
+        assert_eq!(text, format!("own {pages}\nstarted on {pages}\n"), "{said}");
+        assert_eq!(plan["applications"][0]["source"], "asked", "{plan}");
+        assert_eq!(pages_of(&plan, "shared_pages"), pages, "the mapping is as long");
+        assert_eq!(plan["applications"].as_array().unwrap().len(), 1, "{plan}");
+        let running = figure("running.json");
+        assert_eq!(running["applications"][0]["source"], "mapping");
+        assert_eq!(pages_of(&running, "held_pages"), pages, "the server has them");
+    }
+
+    #[test]
     fn killed_while_growing_it_is_put_back_by_restore() {
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
         testkit::require!(Path::new(G1).exists(), "no pool of 1 GiB pages");
