@@ -33,9 +33,6 @@ use operations::{facts, signals};
 /// changed, and smaps is not read.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    targets: TargetArgs,
-
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -47,6 +44,9 @@ pub struct Args {
         conflicts_with_all = ["pid", "cgroup", "unit", "pattern"]
     )]
     command: Vec<Word>,
+
+    #[command(flatten)]
+    targets: TargetArgs,
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -476,8 +476,8 @@ impl Plan {
             };
             let row = self.rows.iter().find(|row| row.size == size);
             let have = row.map_or(String::new(), |row| format!("; {}", row.to_have(pages)));
-            let pages = show::pages(Some(pages), size);
-            text += &format!("{bound}{pages} pages of {size}, {source}{have}\n");
+            let bytes = show::bytes(pages, size);
+            text += &format!("{bound}{pages} pages of {size} ({bytes}), {source}{have}\n");
         } else if figure.application == Application::Redis {
             text += "it asks for no pages of a pool, and under superpage run jemalloc's memory (MAP_NORESERVE) stays off the \
                      pool; use THP (superpage run)\n";

@@ -1,6 +1,6 @@
 /* pool_plan KIND MIB CHILDREN [pool]: makes MIB of memory, touches a tenth of shared memory and all of the heap, forks
- * children that map the same, keeps the memory for a second, and prints "fine". With `pool` it asks for hugetlb pages
- * itself. */
+ * children that map the same, keeps the memory for KEEP_SECONDS (1), and prints "fine". With `pool` it asks for hugetlb
+ * pages itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -59,8 +59,9 @@ static void heap(size_t size)
 
 static void rest(void)
 {
-    struct timespec second = {1, 0};
-    nanosleep(&second, NULL);
+    const char *seconds = getenv("KEEP_SECONDS");
+    struct timespec rest = {seconds ? atol(seconds) : 1, 0};
+    nanosleep(&rest, NULL);
 }
 
 int main(int argc, char **argv)
