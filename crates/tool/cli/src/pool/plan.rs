@@ -199,7 +199,9 @@ impl Peak {
                 *most = need;
             }
         }
-        let extent = |demand: &Demand| (demand.bytes(), demand.processes);
+        // Many processes say more of a server than the few bytes that its start-up mapped for a moment.
+        let extent =
+            |demand: &Demand| (demand.need(least, least).pages(), demand.processes, demand.bytes());
         if self.images.is_empty() || extent(&demand) >= extent(&self.demand) {
             (self.demand, self.images) = (demand, images);
         }
