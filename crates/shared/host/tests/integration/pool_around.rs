@@ -178,6 +178,17 @@ fn users_are_found_by_mapping_and_files_by_who_holds_them() {
 mod exclusive {
     use super::*;
 
+    /// A mount point and the directories made for it; removed when this ends.
+    struct Gone<'a>(&'a Path, Vec<&'a Path>);
+    impl Drop for Gone<'_> {
+        fn drop(&mut self) {
+            let _ = mounts::remove(self.0);
+            for made in &self.1 {
+                let _ = fs::remove_dir(made);
+            }
+        }
+    }
+
     #[test]
     fn a_mount_is_made_once_holds_files_and_goes() {
         testkit::lock_machine!();
@@ -189,15 +200,6 @@ mod exclusive {
         let owner = Owner::User("4294900001".to_string());
         let limits = Limits { size: Some(ByteSize::mib(5)), inodes: Some(10), ..Limits::default() };
         let plan = mounts::plan(&root, &owner, size.unwrap(), limits).unwrap();
-        struct Gone<'a>(&'a Path, Vec<&'a Path>);
-        impl Drop for Gone<'_> {
-            fn drop(&mut self) {
-                let _ = mounts::remove(self.0);
-                for made in &self.1 {
-                    let _ = fs::remove_dir(made);
-                }
-            }
-        }
         let above = plan.point.ancestors().skip(1).filter(|above| !above.exists());
         let gone = Gone(&plan.point, above.collect());
         let made = mounts::make(&plan);
@@ -250,13 +252,8 @@ mod exclusive {
         let owner = Owner::User("4294900002".to_string());
         let limits = Limits { min_size: Some(ByteSize::mib(5)), ..Limits::default() };
         let plan = mounts::plan(&root, &owner, size, limits).unwrap();
-        struct Gone<'a>(&'a Path);
-        impl Drop for Gone<'_> {
-            fn drop(&mut self) {
-                let _ = mounts::remove(self.0);
-            }
-        }
-        let _gone = Gone(&plan.point);
+        let above = plan.point.ancestors().skip(1).filter(|above| !above.exists());
+        let _gone = Gone(&plan.point, above.collect());
         assert!(mounts::make(&plan).is_err(), "an empty pool reserved three pages");
         fs::write(knob, "3").unwrap();
         let made = mounts::make(&plan);
