@@ -501,6 +501,10 @@ impl Plan {
                 None => format!("  it uses the pool with {how}; its settings are unknown\n"),
             };
         }
+        if figure.application == Application::Postgresql && figure.uses_sysv {
+            text +=
+                "  PostgreSQL takes no pages of a pool with shared_memory_type = sysv: use mmap\n";
+        }
         if figure.application == Application::Postgresql && figure.asks == Some(true) {
             text += "  huge_pages = on refuses to start without the pages; try falls back to base pages\n";
         }
