@@ -12,7 +12,8 @@ const TAKEN: &str = "TAKEN";
 const CASES: &[Case] = &[
     (&["compare", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["compare", "gups", "--size", "0"], 2, &["gups", "0 B", "--size 64 KiB or more"]),
-    (&["compare", "gups", "--size", "99999G"], 2, &["gups", "available", "smaller --size"]),
+    (&["compare", "gups", "--size", "99999G"], 3, &["gups", "available", "smaller --size"]),
+    (&["workload", "gups", "--size", "900T"], 3, &["gups", "available", "smaller --size"]),
     (&["compare", "gups", "--size", "-1"], 2, &["invalid size `-1`"]),
     (&["compare", "gups", "--size", "2X"], 2, &["invalid size `2X`"]),
     (&["compare", "gups", "--size", "99999999999999999999"], 2, &["too large"]),
