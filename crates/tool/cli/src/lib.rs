@@ -97,10 +97,19 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Stack that every command but `run` needs, in bytes.
+const STACK: u64 = 1 << 20;
+/// Stack that `run` needs, in bytes. Arguments, environment and their random offset are part of the main thread's stack.
+const STACK_OF_RUN: u64 = 256 << 10;
+
 /// Runs a command's main function, in a new thread if the main thread's stack limit (`ulimit -s`) is too small.
 pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
-    const NEEDED: u64 = 1 << 20;
-    if sys::param::stack_limit().is_none_or(|limit| limit >= NEEDED) {
+    on_stack(STACK, work)
+}
+
+/// Runs `work`, in a new thread if the main thread's stack limit is below `needed` bytes.
+fn on_stack(needed: u64, work: fn() -> ExitCode) -> ExitCode {
+    if sys::param::stack_limit().is_none_or(|limit| limit >= needed) {
         return work();
     }
     match std::thread::Builder::new().stack_size(8 << 20).spawn(work) {
@@ -112,11 +121,12 @@ pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
 /// The main function.
 pub fn main() -> ExitCode {
     operations::reporter::report_to(progress::Terminal);
-    // `run` needs little stack, and a second thread would use memory while the program runs.
-    match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
-        true => command_named(),
-        false => on_enough_stack(command_named),
-    }
+    // `run` needs less stack than others, and a second thread would use memory while the program runs.
+    let needed = match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        true => STACK_OF_RUN,
+        false => STACK,
+    };
+    on_stack(needed, command_named)
 }
 
 fn command_named() -> ExitCode {
