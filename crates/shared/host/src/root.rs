@@ -159,7 +159,8 @@ impl ReadError {
     pub fn is_denied(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-            _ => false,
+            Self::Sys(error) => error.source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Malformed { .. } => false,
         }
     }
 

@@ -128,6 +128,35 @@ impl Pagemap {
         also: Categories,
         out: &mut Vec<PageRegion>,
     ) -> Result<(), SysError> {
+        self.scan_parts(start, end, wanted, also, out, join)
+    }
+
+    /// Like [`Self::scan`], in bounded memory: after each call of the kernel `each` gets its regions, at most 1024.
+    /// Adjacent regions of two calls are not joined.
+    pub fn scan_each(
+        &self,
+        start: u64,
+        end: u64,
+        wanted: Categories,
+        mut each: impl FnMut(&[PageRegion]),
+    ) -> Result<(), SysError> {
+        let mut regions = Vec::new();
+        self.scan_parts(start, end, wanted, Categories::default(), &mut regions, |regions, _| {
+            each(regions);
+            regions.clear();
+        })
+    }
+
+    /// Appends regions to `out`; after each call of the kernel `done` gets `out` and the index of the first new region.
+    fn scan_parts(
+        &self,
+        start: u64,
+        end: u64,
+        wanted: Categories,
+        also: Categories,
+        out: &mut Vec<PageRegion>,
+        mut done: impl FnMut(&mut Vec<PageRegion>, usize),
+    ) -> Result<(), SysError> {
         let returned = wanted | also | Categories::PRESENT | Categories::PFNZERO | Categories::HUGE;
         let page = crate::param::page_size().bytes();
         let (mut from, mut stride) = (start, STRIDE);
@@ -161,7 +190,7 @@ impl Pagemap {
             };
             // SAFETY: the kernel initialized `found` regions, at most `vec_len`.
             unsafe { out.set_len(before + found) };
-            join(out, before);
+            done(out, before);
             if argument.walk_end <= from {
                 break; // end of the address space
             }

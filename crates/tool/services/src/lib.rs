@@ -4,8 +4,11 @@
 //! process's mmap lock for as long as the kernel walks a whole mapping.
 #![forbid(unsafe_code)]
 
+pub mod map;
 mod selection;
+pub mod smaps;
 mod space;
+pub mod why;
 
 pub use selection::{Process, SelectError, Selected, Target, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};
