@@ -88,7 +88,7 @@ enum RunCommand {
 }
 
 /// Commands that take a program after `--`.
-const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
+const LAUNCHERS: [&str; 4] = ["compare", "map", "measure", "verify-cost"];
 
 /// Returns the clap command with all flags and subcommands, except those of `lab`.
 pub fn command() -> clap::Command {

@@ -10,5 +10,5 @@ pub mod smaps;
 mod space;
 pub mod why;
 
-pub use selection::{Process, SelectError, Selected, Target, select};
+pub use selection::{Process, SelectError, Selected, Target, hides_processes, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};

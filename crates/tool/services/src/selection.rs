@@ -126,6 +126,19 @@ pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, SelectError> 
     Ok(Selected { processes: found.into_values().collect(), unknown })
 }
 
+/// Whether this mount of /proc may hide other users' processes (`hidepid=`, proc(5)).
+pub fn hides_processes(root: &Root) -> bool {
+    let text = root.read("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().any(|line| {
+        let is_proc = line.split(' ').nth(4) == Some("/proc");
+        let options = line.split_once(" - ").map_or("", |(_, after)| after);
+        let hides = |option: &str| {
+            option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value))
+        };
+        is_proc && options.split([' ', ',']).any(hides)
+    })
+}
+
 impl Target {
     /// The error that no process is meant.
     fn unmet(&self) -> SelectError {
