@@ -22,6 +22,8 @@ const PITCH: f64 = 12.0;
 const MOST: u64 = 4000;
 /// Mappings drawn; the rest is counted.
 const STRIPS: usize = 40;
+/// Mappings drawn if none holds a superpage.
+const SMALL_STRIPS: usize = 8;
 
 /// A cell's colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Colour {
         (Self::Mixed, "partly on superpages"),
         (Self::Base, "base pages"),
         (Self::Sparse, "base pages, less than half resident"),
-        (Self::Empty, "no memory (never touched, swapped or zero page)"),
+        (Self::Empty, "no memory of its own"),
     ];
 
     fn of(pages: &Pages, capacity: u64) -> Self {
@@ -110,7 +112,6 @@ pub fn page(map: &ProcessMap, machine: &Machine) -> String {
     let command = format::name(&map.process.command_line(), 400);
     let body = el("body")
         .add(el("h1").text(&title))
-        .add(el("p").text(table::summary(map)))
         .add(el("p").class("small").text(thp).add(el("code").text(command)))
         .add(frame::figure("Memory by address", el("div").class("scroll").add(draw(map))))
         .add(tables::table(
@@ -162,20 +163,31 @@ fn draw(map: &ProcessMap) -> Element {
     let (drawn, height) = legend::draw(&signs, (MARGIN, y), WIDTH - 2.0 * MARGIN);
     parts.extend(drawn);
     y += height + 14.0;
-    let rows: Vec<Row> =
-        table::rows(map).into_iter().filter(|row| row.pages.present.bytes() > 0).collect();
-    for row in rows.iter().take(STRIPS) {
+    let mut rows = table::rows(map);
+    rows.retain(|row| row.pages.present.bytes() > 0);
+    // Mappings that hold no aligned superpage are many and small.
+    let holds = |row: &Row| {
+        row.extents.iter().any(|index| map.extents[*index].mapping.holds_aligned(map.superpage))
+    };
+    let (large, small): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(holds);
+    let (drawn, most) = if large.is_empty() { (&small, SMALL_STRIPS) } else { (&large, STRIPS) };
+    for row in drawn.iter().take(most) {
         let (strip, height) = strip(map, row, cell_bytes, y);
         parts.extend(strip);
         y += height;
     }
-    if rows.len() > STRIPS {
-        let pages = rows[STRIPS..].iter().map(|row| row.pages.present.bytes()).sum();
-        let more = format!("{} more mappings with {}", rows.len() - STRIPS, ByteSize(pages));
+    let rest = drawn.iter().skip(most).chain(small.iter().filter(|_| !large.is_empty()));
+    let rest: Vec<u64> = rest.map(|row| row.pages.present.bytes()).collect();
+    if !rest.is_empty() {
+        let more = format!(
+            "not drawn: {} more mappings with {} resident",
+            rest.len(),
+            ByteSize(rest.iter().sum())
+        );
         parts.push(text(MARGIN, y + 10.0, "note", more));
         y += 20.0;
     }
-    if rows.is_empty() {
+    if large.is_empty() && small.is_empty() {
         parts.push(text(MARGIN, y + 10.0, "note", "nothing is resident"));
         y += 20.0;
     }
@@ -194,7 +206,8 @@ fn strip(map: &ProcessMap, row: &Row, cell_bytes: u64, top: f64) -> (Vec<Element
         format::name(&row.label(), 60),
         row.pages.present
     );
-    let heading = place::clipped(&heading, WIDTH - 2.0 * MARGIN, 13.0);
+    // Bold letters are wider.
+    let heading = place::clipped(&heading, (WIDTH - 2.0 * MARGIN) * 0.9, 13.0);
     let mut parts = vec![text(MARGIN, top + 12.0, "heading", heading)];
     let columns = ((WIDTH - 2.0 * MARGIN) / PITCH) as usize;
     let cells: Vec<Cell> =
@@ -272,6 +285,70 @@ mod tests {
 
     fn pages(base: u32, huge: u32) -> Pages {
         Pages { base, huge, zero: 0, swapped: 0 }
+    }
+
+    /// A process with one anonymous mapping of this many superpages, of which every second one is on base pages.
+    fn large(blocks: u64) -> ProcessMap {
+        use host::coverage::{MappingKind, Scanned};
+        use services::map::ExplainedExtent;
+        use services::smaps::SmapsState;
+        let superpage = units::PageSize::new(2 << 20).unwrap();
+        let start = 0x7f00_0000_0000;
+        let mapping = format!("{start:x}-{:x} rw-p 0 00:00 0", start + (blocks << 21));
+        let block = |index: u64| services::Block {
+            start: start + (index << 21),
+            pages: if index % 2 == 0 { pages(0, 512) } else { pages(512, 0) },
+        };
+        let pages = Scanned {
+            present: ByteSize(blocks << 21),
+            huge: ByteSize(blocks.div_ceil(2) << 21),
+            ..Scanned::default()
+        };
+        let extent = ExplainedExtent {
+            mapping: host::process::parse::maps_line(&mapping).unwrap(),
+            kind: MappingKind::Anonymous,
+            pages,
+            attributes: None,
+            reasons: Vec::new(),
+            blocks: (0..blocks).map(block).collect(),
+        };
+        ProcessMap {
+            process: services::Process {
+                pid: units::Pid(7),
+                start_ticks: 0,
+                parent: units::Pid(1),
+                name: "a<b>\u{1b}".into(),
+                command: Vec::new(),
+                user: None,
+                cgroup: None,
+                unit: None,
+            },
+            superpage,
+            base: units::PageSize::new(4096).unwrap(),
+            counted: host::process::Resident::default(),
+            program: services::why::Program::default(),
+            pages,
+            reasons: Vec::new(),
+            extents: vec![extent],
+            smaps: SmapsState::NotRead { estimated: 0.0 },
+            waste: None,
+            folios: None,
+            scan_seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_picture_has_few_cells_at_any_size() {
+        // One superpage, 4 GiB, 200 GiB, 16 TiB.
+        for (blocks, cells) in [(1, 1), (2048, 2048), (102_400, 3200), (8 << 20, 2048)] {
+            let picture = svg(&large(blocks));
+            assert_eq!(picture.matches("<title>0x").count(), cells, "{blocks}");
+            assert!(!picture.contains("<b>") && !picture.contains('\u{1b}'));
+        }
+        assert!(svg(&large(1)).contains("one cell is 2 MiB;"));
+        assert!(svg(&large(102_400)).contains("one cell is 64 MiB (32 superpages)"));
+        let page = page(&large(3), &Machine::default());
+        assert!(page.contains("a&lt;b&gt;"), "names are escaped");
     }
 
     #[test]
