@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::coverage::MappingKind;
@@ -100,7 +100,7 @@ fn length_around(flags: &[u64], at: usize) -> Option<u64> {
 /// The ranges of anonymous and shared memory that base-sized entries map, lowest first.
 fn base_ranges(root: &Root, pid: Pid, pagemap: &Pagemap) -> Result<Vec<PageRegion>, ReadError> {
     let mounts = MemoryMounts::from_pid(root, pid)?;
-    let mut ranges: Vec<PageRegion> = Vec::new();
+    let (mut ranges, mut pace) = (Vec::<PageRegion>::new(), Pace::new());
     for mapping in Maps::open(root, pid)? {
         let mapping = mapping?;
         let kind = MappingKind::from_mapping(&mapping, &mounts);
@@ -111,9 +111,15 @@ fn base_ranges(root: &Root, pid: Pid, pagemap: &Pagemap) -> Result<Vec<PageRegio
             let is = |wanted| region.categories.contains(wanted);
             is(Categories::PRESENT) && !is(Categories::HUGE) && !is(Categories::PFNZERO)
         };
-        pagemap.scan_each(mapping.start, mapping.end, Categories::PRESENT, |regions| {
-            ranges.extend(regions.iter().filter(is_base));
-        })?;
+        pagemap.scan_each(
+            mapping.start,
+            mapping.end,
+            Categories::PRESENT,
+            &mut pace,
+            |regions| {
+                ranges.extend(regions.iter().filter(is_base));
+            },
+        )?;
     }
     Ok(ranges)
 }

@@ -8,7 +8,7 @@ use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root, Thp};
 use serde::Serialize;
 use sys::SysError;
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use sys::procmap::Procmap;
 use units::{ByteSize, PageSize};
 
@@ -118,6 +118,7 @@ impl AddressSpace {
             base: root.page_size(),
             extents: Vec::new(),
         };
+        let mut pace = Pace::new();
         let mut mappings = Mappings::open(root, process.pid)?;
         while let Some(mapping) = mappings.next()? {
             let kind = MappingKind::from_mapping(&mapping, &mounts);
@@ -126,9 +127,12 @@ impl AddressSpace {
                 Extent { mapping, kind, pages: Scanned::default(), blocks: Vec::new() };
             if kind != MappingKind::Special {
                 let wanted = Categories::PRESENT | Categories::SWAPPED;
-                pagemap.scan_each(start, end, wanted, |regions| space.add(&mut extent, regions))?;
+                pagemap.scan_each(start, end, wanted, &mut pace, |regions| {
+                    space.add(&mut extent, regions)
+                })?;
             }
             space.extents.push(extent);
+            pace.rest();
         }
         Ok(space)
     }
