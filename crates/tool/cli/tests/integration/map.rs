@@ -405,3 +405,173 @@ fn processes_that_end_meanwhile_are_counted_or_left_out() {
         assert!(!map["processes"].as_array().unwrap().is_empty());
     }
 }
+
+/// Programs with memory of many kinds. Each runs until it is killed, or for long; those that are not installed are
+/// counted as skipped.
+const PROGRAMS: [(&str, &str, &str); 22] = [
+    ("redis", "redis-server", "redis-server --port 0 --save '' --unixsocket $DIR/r"),
+    ("postgres", "postgres", "POSTGRES"),
+    ("java", "java", "exec java -Xms256m -XX:+AlwaysPreTouch $DIR/S.java"),
+    (
+        "java-thp",
+        "java",
+        "exec java -Xms256m -XX:+AlwaysPreTouch -XX:+UseTransparentHugePages $DIR/S.java",
+    ),
+    (
+        "node",
+        "node",
+        "node -e 'let a=[];for(let i=0;i<2e6;i++)a.push({i});setInterval(()=>a.length,1e6)'",
+    ),
+    (
+        "go",
+        "go",
+        "cd $DIR && printf 'package main\nimport \"time\"\nvar a [1<<28]byte\nfunc main(){for i:=range a{a[i]=1};\
+        time.Sleep(1<<62)}' >a.go && HOME=$DIR go build -o a a.go && exec ./a",
+    ),
+    (
+        "python",
+        "python3",
+        "python3 -c 'import time;a=[str(i) for i in range(10**6)];time.sleep(1e6)'",
+    ),
+    (
+        "python-glibc",
+        "python3",
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 exec python3 -c 'import time;a=[str(i) for i in range(10**6)];time.sleep(1e6)'",
+    ),
+    ("perl", "perl", "perl -e '@a=map{\"x$_\"}1..1e6;sleep 1e6'"),
+    (
+        "bash",
+        "bash",
+        "bash -c 'a=$(seq 300000); while :; do read -t 1000 </dev/tty || sleep 1000; done'",
+    ),
+    ("dash", "dash", "dash -c 'while :; do sleep 1000; done'"),
+    (
+        "sqlite",
+        "sqlite3",
+        "(echo 'create table a(b);insert into a with recursive t(x) as (select 1 union all select \
+        x+1 from t limit 500000) select hex(x) from t;'; sleep 1000) | sqlite3",
+    ),
+    (
+        "cc1",
+        "cc",
+        "cd $DIR && (echo 'int a[]={'; seq -s, 3000000; echo '};') >a.c && exec cc -O2 -c -o a.o a.c",
+    ),
+    ("sort", "sort", "(seq 2000000; sleep 1000) | sort -S 200M"),
+    ("awk", "awk", "(seq 500000; sleep 1000) | awk '{a[NR]=$0}'"),
+    ("git", "git", "cd $SOURCE && (sleep 1000) | git cat-file --batch"),
+    ("tail", "tail", "tail -f /dev/null"),
+    (
+        "static",
+        "cc",
+        "cd $DIR && echo 'int main(){char*a=malloc(1<<26);memset(a,1,1<<26);pause();}' >s.c && \
+        cc -w -include stdlib.h -include string.h -include unistd.h -static -o s s.c && exec ./s",
+    ),
+    (
+        "chromium",
+        "chromium",
+        "chromium --headless --no-sandbox --disable-gpu --user-data-dir=$DIR/c --remote-debugging-port=0 about:blank",
+    ),
+    (
+        "gups",
+        "true",
+        "$SUPERPAGE run --pages thp -- $SUPERPAGE workload gups --size 256M --operations 100000000000",
+    ),
+    ("qemu", "qemu-x86_64", "qemu-x86_64 $(command -v sleep) 1000"),
+    ("vim", "vim", "vim -es -c 'sleep 1000'"),
+];
+
+#[test]
+#[ignore = "nightly: starts 20 real programs and compares each of their mappings with smaps"]
+fn real_programs_are_as_in_smaps_page_for_page() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+    let mut programs = 0;
+    for (name, needs, line) in PROGRAMS {
+        let found = Command::new("sh").args(["-c", &format!("command -v {needs}")]).output();
+        if !found.unwrap().status.success() {
+            testkit::skipped!("{name}: {needs} is not installed");
+            continue;
+        }
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let line = match line {
+            "POSTGRES" => {
+                // postgres refuses to run as root.
+                "chown -R nobody $DIR; chmod 755 $DIR; P=$(command -v postgres); I=$(command -v initdb || ls \
+                 /usr/lib/postgresql/*/bin/initdb | tail -n 1); P=$(dirname $I)/postgres; U='setpriv --reuid nobody \
+                 --regid nogroup --clear-groups'; [ $(id -u) = 0 ] || U=; $U $I -D $DIR/d >/dev/null && exec $U $P -D \
+                 $DIR/d -k $DIR -h '' -c shared_buffers=64MB"
+            }
+            line => line,
+        };
+        let java =
+            "class S{public static void main(String[] a)throws Exception{Thread.sleep(1L<<40);}}";
+        fs::write(dir.path().join("S.java"), java).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).process_group(0);
+        command.env("DIR", dir.path()).env("SOURCE", source);
+        command.env("SUPERPAGE", env!("CARGO_BIN_EXE_superpage"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let group = i32::try_from(child.id()).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(match name {
+            "go" | "postgres" | "chromium" | "static" => 8,
+            _ => 4,
+        }));
+        // SAFETY: a signal to the group that this test started.
+        unsafe { libc::kill(-group, libc::SIGSTOP) };
+        let tree = host::process::tree(&host::Root::real(), units::Pid(group));
+        let is_stopped = |pid: &units::Pid| {
+            let stat = host::process::stat(&host::Root::real(), *pid);
+            stat.is_ok_and(|stat| "TZX".contains(stat.state))
+        };
+        // Some programs are in a group of their own.
+        for pid in &tree {
+            // SAFETY: a signal to a descendant of the program that this test started.
+            unsafe { libc::kill(pid.0, libc::SIGSTOP) };
+        }
+        let stopped = comes_true(|| tree.iter().all(is_stopped));
+        let mut wrong = Vec::new();
+        let (mut mappings, mut resident, mut huge, mut processes) = (0, 0, 0, 0);
+        for pid in tree.iter().filter(|_| stopped) {
+            let output = run(&["map", &pid.to_string(), "--json"]);
+            let Ok(map) = serde_json::from_str::<Value>(&stdout(&output)) else { continue };
+            processes += 1;
+            let expected = of_smaps(pid.0 as u32);
+            for extent in map["processes"][0]["extents"].as_array().unwrap() {
+                let bytes = |name: &str| extent["pages"][name].as_u64().unwrap();
+                let start = extent["mapping"]["start"].as_u64().unwrap();
+                let found = (bytes("present"), bytes("huge"));
+                if extent["kind"] == "special" {
+                    continue;
+                }
+                mappings += 1;
+                resident += found.0;
+                huge += found.1;
+                if Some(&found) != expected.get(&start) {
+                    wrong.push(format!(
+                        "{pid}: {found:?} {:?} {}",
+                        expected.get(&start),
+                        extent["mapping"]
+                    ));
+                }
+            }
+        }
+        for pid in &tree {
+            // SAFETY: as above; the processes are stopped, so no pid was given to another one.
+            unsafe { libc::kill(pid.0, libc::SIGKILL) };
+        }
+        // SAFETY: as above.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+        let _ = child.wait();
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB as f64);
+        eprintln!(
+            "{name}: {processes} processes, {mappings} mappings, {} resident, {} on superpages, {} differ",
+            mib(resident),
+            mib(huge),
+            wrong.len()
+        );
+        assert!(stopped && processes > 0, "{name} was not read");
+        assert_eq!(wrong, Vec::<String>::new(), "{name}");
+        programs += 1;
+    }
+    assert!(programs >= 10, "only {programs} programs are installed");
+}
