@@ -204,9 +204,8 @@ impl Pagemap {
 
 /// Leaves the mmap lock alone from time to time.
 ///
-/// A reader that takes the lock again at once steals it from a writer that is just waking up (`rwsem_down_read_slowpath`,
-/// kernel/locking/rwsem.c), until the writer asks for a hand-off after 4 ms. So one call after another holds off mmap and
-/// munmap of the process for 8 to 16 ms, although each call takes 0.3 ms.
+/// One call after another holds off the process's mmap for 8 to 16 ms, although each call takes 0.3 ms
+/// (docs/decisions/map.md#1).
 #[derive(Debug)]
 pub struct Pace {
     rested: Instant,

@@ -1,7 +1,7 @@
 //! What only smaps knows of a process's mappings, and what reading it costs the process.
 //!
 //! The kernel holds the process's mmap lock while it walks one mapping's page tables. Superpages cost next to nothing;
-//! base pages cost 3 ms per GiB on a Cascade Lake guest and 25 ms on a Zen 4 guest.
+//! base pages cost 3 to 14 ms per GiB on a Cascade Lake guest and 25 ms on a Zen 4 guest. See docs/decisions/map.md#3.
 
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@
 //!
 //! Not told: memory of a program that execve is just starting (the kernel's temporary stack), and
 //! `PR_THP_DISABLE_EXCEPT_ADVISED`, which no file shows. Locked memory (mlock) may be collapsed like any other, so
-//! mlock is no reason.
+//! mlock is no reason. See docs/decisions/map.md#2.
 
 use host::coverage::MappingKind;
 use host::{Root, Thp, ZoneFree};

@@ -297,7 +297,7 @@ mod tests {
         let mapping = format!("{start:x}-{:x} rw-p 0 00:00 0", start + (blocks << 21));
         let block = |index: u64| services::Block {
             start: start + (index << 21),
-            pages: if index % 2 == 0 { pages(0, 512) } else { pages(512, 0) },
+            pages: if index.is_multiple_of(2) { pages(0, 512) } else { pages(512, 0) },
         };
         let pages = Scanned {
             present: ByteSize(blocks << 21),
