@@ -32,8 +32,11 @@ pub struct Machine {
     pub pages_to_scan: Option<u64>,
     /// Whether khugepaged may compact memory to get a superpage.
     pub compacts: Option<bool>,
-    /// Number of free blocks of at least a superpage.
+    /// Number of superpages that fit into free blocks.
     pub free_superpages: Option<u64>,
+    /// Whether PAGEMAP_SCAN tells the huge zero page from superpages with memory. Linux 6.7 to 6.15 do not: there the
+    /// bytes on superpages are an upper bound.
+    pub tells_zero_page: Option<bool>,
 }
 
 /// `always`, `madvise` or `never`.
@@ -356,6 +359,7 @@ impl Machine {
             free_superpages: ZoneFree::read(root)
                 .ok()
                 .map(|zones| free_blocks(&zones, root.page_size(), superpage)),
+            tells_zero_page: root.is_real().then(|| host::coverage::tells_zero_page(root)),
         }
     }
 }
@@ -425,6 +429,7 @@ mod tests {
             pages_to_scan: Some(4096),
             compacts: Some(true),
             free_superpages: Some(100),
+            tells_zero_page: Some(true),
         }
     }
 

@@ -260,6 +260,9 @@ impl Found {
                 }
             }
         }
+        if self.machine.tells_zero_page == Some(false) {
+            text += "this kernel reports the huge zero page as a superpage: superpages are an upper bound\n";
+        }
         if self.ended > 0 {
             text += &format!("{} processes ended before they were read\n", self.ended);
         }
