@@ -46,7 +46,8 @@ pub struct ProcessMap {
     pub pages: Scanned,
     /// The same by reason, the largest first.
     pub reasons: Vec<Share>,
-    /// Mappings, lowest address first.
+    /// Mappings, lowest address first. They may be 100,000, so a document decides whether it has them.
+    #[serde(skip)]
     pub extents: Vec<ExplainedExtent>,
     /// What became of smaps.
     pub smaps: SmapsState,
