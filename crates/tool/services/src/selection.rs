@@ -364,6 +364,23 @@ mod tests {
     }
 
     #[test]
+    fn a_proc_that_hides_processes_is_known_by_its_options() {
+        let (dir, root) = root(&[(7, "a", "a", "0::/b\n")]);
+        let file = dir.path().join("proc/self/mountinfo");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let hides = |line: &str| {
+            std::fs::write(&file, format!("22 1 0:20 / / rw - ext4 /dev/sda1 rw\n{line}\n"))
+                .unwrap();
+            hides_processes(&root)
+        };
+        assert!(hides("23 22 0:21 / /proc rw,nosuid - proc proc rw,hidepid=invisible"));
+        assert!(hides("23 22 0:21 / /proc rw shared:3 - proc proc rw,gid=5,hidepid=2"));
+        assert!(!hides("23 22 0:21 / /proc rw - proc proc rw,hidepid=0"));
+        assert!(!hides("23 22 0:21 / /proc rw - proc proc rw"));
+        assert!(!hides("23 22 0:21 / /mnt/proc rw - proc proc rw,hidepid=2"));
+    }
+
+    #[test]
     fn this_process_is_found_by_pid_but_not_by_pattern() {
         let root = Root::real();
         let own = sys::param::own_pid();

@@ -36,11 +36,11 @@ pub struct Args {
     targets: TargetArgs,
 
     /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
-    #[arg(last = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
     command: Vec<Word>,
 
     /// With a program: map it this long after its start.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, help_heading = "Program")]
     after: Duration,
 
     /// Read smaps too, for the advice of each mapping and mlock. The kernel holds the process's mmap lock while it
@@ -98,7 +98,7 @@ Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage,
 this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
 /// Rows of the table without --all.
-const ROWS: usize = 20;
+const ROWS: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let outputs = [&args.output, &args.html, &args.svg].into_iter().flatten();
