@@ -353,6 +353,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pace_rests_after_work_and_not_before() {
+        let soon = Instant::now() + Duration::from_secs(3600);
+        let mut pace = Pace { rested: soon };
+        pace.rest();
+        assert_eq!(pace.rested, soon);
+        let before = Instant::now() - Pace::WORK;
+        pace.rested = before;
+        pace.rest();
+        assert!(pace.rested >= before + Pace::WORK + Pace::REST);
+    }
+
+    #[test]
     fn joins_regions_across_calls_and_sees_emptiness() {
         let mut mapping = Mapping::anonymous(200 << 20, Backing::Pages).unwrap();
         mapping.advise(Advice::NoHugePage).unwrap();

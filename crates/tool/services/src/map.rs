@@ -119,7 +119,7 @@ impl ProcessMap {
         let space = AddressSpace::read(root, process)?;
         let scan = began.elapsed();
         let machine = Machine::read(root, space.superpage);
-        let (known, smaps) = read_smaps(root, &space, scan, options.smaps);
+        let (known, smaps) = read_smaps(root, &space, options.smaps);
         let program = Program { thp_enabled: counted.thp_enabled };
         let mut forks = Forks::new(process.pid, &machine);
         let (superpage, base) = (space.superpage, space.base);
@@ -193,12 +193,16 @@ fn sampled<T>(result: Result<T, ReadError>, is_known: impl Fn(&T) -> bool) -> Sa
 fn read_smaps(
     root: &Root,
     space: &AddressSpace,
-    scan: Duration,
     budget: Option<Duration>,
 ) -> (Vec<Known>, SmapsState) {
     let less = |pages: &Scanned| pages.present.bytes().saturating_sub(pages.huge.bytes());
     let base: Vec<u64> = space.extents.iter().map(|extent| less(&extent.pages)).collect();
-    let price = smaps::price(&base, scan);
+    let largest = space.extents.iter().max_by_key(|extent| less(&extent.pages));
+    let per_gib = largest.and_then(|extent| {
+        let pagemap = Pagemap::open(space.process.pid).ok()?;
+        smaps::try_per_gib(&pagemap, extent).ok()?
+    });
+    let price = smaps::price(&base, per_gib);
     let estimated = price.as_secs_f64();
     let Some(budget) = budget else { return (Vec::new(), SmapsState::NotRead { estimated }) };
     if price > budget {

@@ -1,24 +1,28 @@
 //! What only smaps knows of a process's mappings, and what reading it costs the process.
 //!
 //! The kernel holds the process's mmap lock while it walks one mapping's page tables. Superpages cost next to nothing;
-//! base pages cost 3 to 14 ms per GiB on a Cascade Lake guest and 25 ms on a Zen 4 guest. See docs/decisions/map.md#3.
+//! base pages cost 3 to 25 ms per GiB, by the machine, because smaps reads each page's `struct page`. See
+//! docs/decisions/map.md#3.
 
 use std::time::{Duration, Instant};
 
 use host::process::{Smaps, SmapsEntry};
 use host::{ReadError, Root};
 use serde::Serialize;
+use sys::SysError;
+use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, Pid};
 
+use crate::Extent;
 use crate::why::{Advice, Attributes};
 
 /// Lowest price of a GiB of base pages: that of the fastest machine measured.
 const LEAST_PER_GIB: Duration = Duration::from_millis(3);
-/// Base pages that a scan must have met before its time says something of this machine.
-const ENOUGH: u64 = 64 << 20;
-/// smaps reads each page's `struct page`, PAGEMAP_SCAN the page tables alone: at most twice as slow where both were
-/// measured.
-const SMAPS_OVER_SCAN: u32 = 2;
+/// Bytes in base pages that a call of a trial needs; a shorter one says nothing.
+const ENOUGH: u64 = 4 << 20;
+/// Address space of one call of a trial, and number of calls: each holds the lock for 0.1 to 0.4 ms.
+const TRIAL_BYTES: u64 = 16 << 20;
+const TRIALS: usize = 5;
 /// Mappings that one read of smaps returns at most, under one lock: a page of text holds six entries.
 const MAPPINGS_PER_READ: usize = 6;
 
@@ -28,7 +32,8 @@ const MAPPINGS_PER_READ: usize = 6;
 pub enum SmapsState {
     /// Not asked for.
     NotRead {
-        /// Estimated longest time, in seconds, that reading it would hold the process's mmap lock.
+        /// Estimated longest time, in seconds, that reading it would hold the process's mmap lock, if the reader need not
+        /// wait for a CPU.
         estimated: f64,
     },
     /// Asked for, and dearer than the budget.
@@ -52,17 +57,42 @@ pub enum SmapsState {
     },
 }
 
+/// Time that the kernel takes for a GiB of base pages whose `struct page` it reads, tried on some parts of an extent by
+/// PAGEMAP_SCAN with the category FILE. The median of the parts: one may wait for a CPU. `None` if no part has enough
+/// base pages.
+pub(crate) fn try_per_gib(
+    pagemap: &Pagemap,
+    extent: &Extent,
+) -> Result<Option<Duration>, SysError> {
+    let mut each = Vec::new();
+    let has_base = extent.blocks.iter().filter(|block| block.pages.base > 0);
+    let starts: Vec<u64> = has_base.map(|block| block.start.max(extent.mapping.start)).collect();
+    let mut regions = Vec::new();
+    for start in starts.iter().step_by(starts.len().div_ceil(TRIALS).max(1)) {
+        let end = extent.mapping.end.min(start.saturating_add(TRIAL_BYTES));
+        regions.clear();
+        let began = Instant::now();
+        pagemap.scan_with(*start, end, Categories::PRESENT, Categories::FILE, &mut regions)?;
+        let took = began.elapsed();
+        let is_base = |region: &&PageRegion| !region.categories.contains(Categories::HUGE);
+        let bytes = regions.iter().filter(is_base).map(|region| region.end - region.start);
+        let bytes: u64 = bytes.sum();
+        if bytes >= ENOUGH {
+            each.push(took.mul_f64(GIB / bytes as f64));
+        }
+    }
+    each.sort_unstable();
+    Ok(each.get(each.len() / 2).copied())
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+
 /// The longest time that reading smaps would hold the lock, from the bytes in base pages of each mapping in order, and
-/// the time that PAGEMAP_SCAN took for all of them.
-pub fn price(base_bytes: &[u64], scan: Duration) -> Duration {
-    let all: u64 = base_bytes.iter().sum();
-    let per_gib = match all >= ENOUGH {
-        true => scan.mul_f64((1u64 << 30) as f64 / all as f64) * SMAPS_OVER_SCAN,
-        false => LEAST_PER_GIB,
-    };
+/// the time for a GiB of them if it was tried.
+pub fn price(base_bytes: &[u64], per_gib: Option<Duration>) -> Duration {
     let together = base_bytes.windows(MAPPINGS_PER_READ.min(base_bytes.len().max(1)));
     let most = together.map(|some| some.iter().sum::<u64>()).max().unwrap_or(0);
-    per_gib.max(LEAST_PER_GIB).mul_f64(most as f64 / (1u64 << 30) as f64)
+    per_gib.unwrap_or_default().max(LEAST_PER_GIB).mul_f64(most as f64 / GIB)
 }
 
 /// A mapping's range and attributes.
@@ -134,16 +164,14 @@ mod tests {
     #[test]
     fn the_price_is_that_of_the_largest_mappings_together() {
         let gib = 1u64 << 30;
-        let none = Duration::ZERO;
-        assert_eq!(price(&[], none), none);
-        assert_eq!(price(&[10 * gib], none), Duration::from_millis(30));
-        // A slow machine: the scan took 10 ms per GiB.
-        assert_eq!(price(&[gib, gib], Duration::from_millis(20)), Duration::from_millis(40));
+        assert_eq!(price(&[], None), Duration::ZERO);
+        assert_eq!(price(&[10 * gib], None), Duration::from_millis(30));
+        assert_eq!(price(&[10 * gib], Some(Duration::from_millis(1))), Duration::from_millis(30));
+        // A slow machine: 10 ms per GiB.
+        assert_eq!(price(&[gib, gib], Some(Duration::from_millis(10))), Duration::from_millis(20));
         // Seven mappings are read in two parts.
         let seven = [gib, gib, gib, gib, gib, gib, gib];
-        assert_eq!(price(&seven, none), Duration::from_millis(18));
-        // The time of a short scan says nothing.
-        assert_eq!(price(&[1 << 20], Duration::from_secs(1)).as_micros(), 2);
+        assert_eq!(price(&seven, None), Duration::from_millis(18));
     }
 
     #[test]

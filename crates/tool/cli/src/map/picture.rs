@@ -154,7 +154,12 @@ fn draw(map: &ProcessMap) -> Element {
         1 => format!("one cell is {}", ByteSize(cell_bytes)),
         _ => format!("one cell is {} ({per_cell} superpages)", ByteSize(cell_bytes)),
     };
-    parts.push(text(MARGIN, y, "note", format!("{unit}; a gap is address space without memory")));
+    parts.push(text(
+        MARGIN,
+        y,
+        "note",
+        format!("{unit}; a stretch without memory is one grey cell"),
+    ));
     y += 12.0;
     let signs: Vec<(Sign, String)> = Colour::ALL
         .iter()
