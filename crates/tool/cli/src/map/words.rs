@@ -45,7 +45,9 @@ pub fn remedy(reason: Reason) -> Option<String> {
         Reason::Refused => {
             "the program asked for base pages; threads' stacks have this from the kernel"
         }
-        Reason::OffForAll => "transparent_hugepage/enabled is never",
+        Reason::OffForAll => {
+            "transparent_hugepage/enabled, or that of the superpage size, is never"
+        }
         Reason::NotAdvised => {
             "transparent_hugepage/enabled is madvise: `superpage run` advises, or set it to always"
         }
