@@ -97,6 +97,8 @@ itself is continued once it is mapped.
 Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 the process may not be read, or not possible on \
 this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
+const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
+
 /// Rows of the table without --all.
 const ROWS: usize = 12;
 
@@ -190,16 +192,21 @@ impl Found {
             ended: 0,
             unknown: selected.unknown.clone(),
         };
+        let mut denied = 0;
         let mut progress = Progress::of_pass(false, "reading memory");
         let all = selected.processes.len() as u64;
         for (index, process) in selected.processes.iter().enumerate() {
             progress.tell(index as u64, Some(all), || format!("pid {}", process.pid));
             match ProcessMap::read(root, process, &options) {
                 Ok(mut map) => {
-                    if several && !args.all {
+                    // Mappings of the only process that could be read are shown; of several, with --all.
+                    if !args.all
+                        && let Some(first) = found.maps.first_mut()
+                    {
+                        first.extents = Vec::new();
                         map.extents = Vec::new();
                     }
-                    if several || !(args.html.is_some() || args.svg.is_some()) {
+                    if args.html.is_none() && args.svg.is_none() {
                         map.extents.iter_mut().for_each(|extent| extent.blocks = Vec::new());
                     }
                     found.maps.push(map);
@@ -207,6 +214,7 @@ impl Found {
                 Err(error) if !several => return Err(unread(root, process, error)),
                 Err(SpaceError::NoScan) => return Err(Failure::cannot(SpaceError::NoScan)),
                 Err(SpaceError::Ended) => found.ended += 1,
+                Err(SpaceError::Denied(_)) => denied += 1,
                 Err(error) => {
                     let what = format!("pid {}", process.pid);
                     found.unknown.push(Unknown { what, why: error.to_string() });
@@ -214,6 +222,10 @@ impl Found {
             }
         }
         progress.clear();
+        if denied > 0 {
+            let (what, why) = (processes(denied), OWNER_ONLY.to_string());
+            found.unknown.push(Unknown { what, why });
+        }
         if found.maps.is_empty() {
             return Err(match found.unknown.first() {
                 Some(unknown) => Failure::cannot(format!(
@@ -265,7 +277,7 @@ impl Found {
             text += "this kernel reports the huge zero page as a superpage: superpages are an upper bound\n";
         }
         if self.ended > 0 {
-            text += &format!("{} processes ended before they were read\n", self.ended);
+            text += &format!("{} ended before being read\n", processes(self.ended));
         }
         for unknown in self.unknown.iter().take(ROWS) {
             let why = report::format::name(&unknown.why, 160);
@@ -358,13 +370,14 @@ fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
             let counted = host::process::status(root, process.pid).ok();
             let total = counted.and_then(|counted| counted.total());
             let resident = report::format::known(total, |bytes| bytes.to_string());
-            Failure::cannot(format!(
-                "{what}: {resident} resident; its page tables may be read by its owner and root \
-                 (CAP_SYS_PTRACE) only"
-            ))
+            Failure::cannot(format!("{what}: {resident} resident; {OWNER_ONLY}"))
         }
         error => Failure::cannot(format!("{what}: {error}")),
     }
+}
+
+fn processes(count: usize) -> String {
+    format!("{count} process{}", if count == 1 { "" } else { "es" })
 }
 
 /// Parses `50ms`, `2s` or `1m`.

@@ -403,9 +403,18 @@ fn another_users_process_is_told_without_its_memory() {
         Command::new(&program).args(arguments).uid(65534).gid(65534).output().unwrap()
     };
     let pid = process.pid().to_string();
-    refused(&nobody(&["map", &pid]), 3, "its page tables may be read by its owner and root");
+    refused(&nobody(&["map", &pid]), 3, "page tables may be read by the owner and root");
     let both = nobody(&["map", &pid, &other.pid().to_string()]);
     refused(&both, 3, "none of 2 processes could be read");
+    // One that may be read is shown with its mappings, beside one that may not.
+    let mut own = Command::new("sleep").arg("1000").uid(65534).gid(65534).spawn().unwrap();
+    let output = nobody(&["map", &pid, &own.id().to_string(), "--json"]);
+    own.kill().unwrap();
+    own.wait().unwrap();
+    let map: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(map["processes"].as_array().unwrap().len(), 1);
+    assert!(!map["processes"][0]["extents"].as_array().unwrap().is_empty());
+    assert_eq!(map["unknown"][0]["what"], "1 process");
 }
 
 #[test]
