@@ -7,6 +7,7 @@
 
 pub mod cgroup;
 pub mod coverage;
+pub mod folios;
 pub mod journal;
 pub mod pool;
 pub mod process;

@@ -116,7 +116,7 @@ fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
 
 /// Picks one random number from each of `samples` equal parts of `0..pages`; all numbers if there are no more than
 /// `samples`.
-fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let parts = pages.min(u64::from(samples));
     let edge = move |part: u64| (u128::from(pages) * u128::from(part) / u128::from(parts)) as u64;
@@ -128,20 +128,20 @@ fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
 
 /// Converts offsets in the concatenation of ranges to addresses. Offsets must not decrease between
 /// calls.
-struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     ranges: std::slice::Iter<'a, PageRegion>,
     /// The current range, and the offset where it begins.
     current: Option<(PageRegion, u64)>,
 }
 
 impl<'a> Cursor<'a> {
-    fn new(ranges: &'a [PageRegion]) -> Self {
+    pub(crate) fn new(ranges: &'a [PageRegion]) -> Self {
         let mut ranges = ranges.iter();
         let current = ranges.next().map(|range| (*range, 0));
         Self { ranges, current }
     }
 
-    fn address(&mut self, offset: u64) -> Option<u64> {
+    pub(crate) fn address(&mut self, offset: u64) -> Option<u64> {
         loop {
             let (range, begins) = self.current?;
             let len = range.end - range.start;

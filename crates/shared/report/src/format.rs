@@ -126,11 +126,16 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end.
+/// end. Spells out control characters, so that a name from /proc neither moves a terminal's cursor nor breaks a line.
 pub fn name(text: &str, most: usize) -> String {
+    let plain = |char: char| match char.is_control() {
+        true => char.escape_default().collect::<String>(),
+        false => char.to_string(),
+    };
+    let text: String = text.chars().map(plain).collect();
     let length = text.chars().count();
     if length <= most {
-        return text.to_string();
+        return text;
     }
     let tail = most / 2;
     let start = text.chars().take(most - tail - 1);
@@ -179,5 +184,6 @@ mod tests {
         assert_eq!(command(["a", "b c", "", "it's"]), r#"a 'b c' '' "it's""#);
         assert_eq!(clipped("abcdef", 4), "abc…");
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
+        assert_eq!(name("a\u{1b}[2J\n\u{85}b", 30), "a\\u{1b}[2J\\n\\u{85}b");
     }
 }

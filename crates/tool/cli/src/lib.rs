@@ -59,7 +59,7 @@ enum Command {
     Measure(Box<measure::Args>),
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
-    Map(map::Args),
+    Map(Box<map::Args>),
     Doctor(doctor::Args),
     Pool(pool::Args),
     Design(design::Args),
@@ -90,7 +90,7 @@ enum RunCommand {
 }
 
 /// Commands that take a program after `--`.
-const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
+const LAUNCHERS: [&str; 4] = ["compare", "map", "measure", "verify-cost"];
 
 /// Returns the clap command with all flags and subcommands, except those of `lab`.
 pub fn command() -> clap::Command {
@@ -166,7 +166,7 @@ fn command_named() -> ExitCode {
         Command::Measure(args) => measure::run(*args),
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
-        Command::Map(args) => map::run(args),
+        Command::Map(args) => map::run(*args),
         Command::Doctor(args) => doctor::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),

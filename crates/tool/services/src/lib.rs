@@ -6,12 +6,15 @@
 
 mod applications;
 mod demand;
+pub mod map;
 mod selection;
+pub mod smaps;
 mod space;
+pub mod why;
 
 pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source};
 pub use demand::{
     Demand, Image, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
 };
-pub use selection::{Process, SelectError, Selected, Target, select};
+pub use selection::{Process, SelectError, Selected, Target, hides_processes, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};

@@ -126,6 +126,19 @@ pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, SelectError> 
     Ok(Selected { processes: found.into_values().collect(), unknown })
 }
 
+/// Whether this mount of /proc may hide other users' processes (`hidepid=`, proc(5)).
+pub fn hides_processes(root: &Root) -> bool {
+    let text = root.read("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().any(|line| {
+        let is_proc = line.split(' ').nth(4) == Some("/proc");
+        let options = line.split_once(" - ").map_or("", |(_, after)| after);
+        let hides = |option: &str| {
+            option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value))
+        };
+        is_proc && options.split([' ', ',']).any(hides)
+    })
+}
+
 impl Target {
     /// The error that no process is meant.
     fn unmet(&self) -> SelectError {
@@ -348,6 +361,23 @@ mod tests {
         assert!(!later.is_running(&root));
         std::fs::remove_dir_all(root.path("/proc/7")).unwrap();
         assert!(!process.is_running(&root));
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known_by_its_options() {
+        let (dir, root) = root(&[(7, "a", "a", "0::/b\n")]);
+        let file = dir.path().join("proc/self/mountinfo");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let hides = |line: &str| {
+            std::fs::write(&file, format!("22 1 0:20 / / rw - ext4 /dev/sda1 rw\n{line}\n"))
+                .unwrap();
+            hides_processes(&root)
+        };
+        assert!(hides("23 22 0:21 / /proc rw,nosuid - proc proc rw,hidepid=invisible"));
+        assert!(hides("23 22 0:21 / /proc rw shared:3 - proc proc rw,gid=5,hidepid=2"));
+        assert!(!hides("23 22 0:21 / /proc rw - proc proc rw,hidepid=0"));
+        assert!(!hides("23 22 0:21 / /proc rw - proc proc rw"));
+        assert!(!hides("23 22 0:21 / /mnt/proc rw - proc proc rw,hidepid=2"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A process's address space: its mappings, and what each superpage-sized part of them holds.
 //!
-//! Read by PAGEMAP_SCAN in slices of 64 MiB, between which the process may map and unmap memory; so mappings and pages
+//! Read by PAGEMAP_SCAN in slices of 64 MiB of pages, between which the process may map and unmap memory; so mappings and pages
 //! are not of one instant. Nothing is locked, stopped or written.
 
 use host::coverage::{MappingKind, Scanned};
@@ -8,10 +8,14 @@ use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root, Thp};
 use serde::Serialize;
 use sys::SysError;
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
+use sys::procmap::Procmap;
 use units::{ByteSize, PageSize};
 
 use crate::Process;
+
+/// asm-generic/errno.h, the same on every Linux architecture.
+const ENOTTY: i32 = 25;
 
 /// The memory of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,6 +75,9 @@ pub enum SpaceError {
     /// This user may not read the process.
     #[error("{0}")]
     Denied(ReadError),
+    /// The process executed another program during each of three attempts.
+    #[error("the process executed another program while its memory was read; try again")]
+    Executes,
     /// The kernel has no PAGEMAP_SCAN.
     #[error("reading page tables needs PAGEMAP_SCAN (Linux 6.7)")]
     NoScan,
@@ -83,14 +90,22 @@ impl AddressSpace {
     /// Reads the memory of a process on the real machine. Takes 1 to 13 ms of CPU time per GiB of base pages.
     ///
     /// # Errors
-    /// The process ended, may not be read, or the kernel has no PAGEMAP_SCAN.
+    /// The process ended, may not be read, executes one program after another, or the kernel has no PAGEMAP_SCAN.
     pub fn read(root: &Root, process: &Process) -> Result<Self, SpaceError> {
-        let result = Self::read_once(root, process);
-        // A reused pid gives another process's memory, without an error.
-        if !process.is_running(root) {
-            return Err(SpaceError::Ended);
+        // After an exec the open files are those of an address space that has no mappings any more.
+        let stack = || host::process::stat(root, process.pid).ok().map(|stat| stat.stack_start);
+        for _ in 0..3 {
+            let before = stack();
+            let result = Self::read_once(root, process);
+            // A reused pid gives another process's memory, without an error.
+            if !process.is_running(root) {
+                return Err(SpaceError::Ended);
+            }
+            if before == stack() {
+                return result;
+            }
         }
-        result
+        Err(SpaceError::Executes)
     }
 
     fn read_once(root: &Root, process: &Process) -> Result<Self, SpaceError> {
@@ -103,22 +118,26 @@ impl AddressSpace {
             base: root.page_size(),
             extents: Vec::new(),
         };
-        let mut regions = Vec::new();
-        for mapping in Maps::open(root, process.pid)? {
-            let mapping = mapping?;
-            regions.clear();
+        let mut pace = Pace::new();
+        let mut mappings = Mappings::open(root, process.pid)?;
+        while let Some(mapping) = mappings.next()? {
             let kind = MappingKind::from_mapping(&mapping, &mounts);
+            let (start, end) = (mapping.start, mapping.end);
+            let mut extent =
+                Extent { mapping, kind, pages: Scanned::default(), blocks: Vec::new() };
             if kind != MappingKind::Special {
                 let wanted = Categories::PRESENT | Categories::SWAPPED;
-                pagemap.scan(mapping.start, mapping.end, wanted, &mut regions)?;
+                pagemap.scan_each(start, end, wanted, &mut pace, |regions| {
+                    space.add(&mut extent, regions)
+                })?;
             }
-            space.extents.push(space.extent(mapping, kind, &regions));
+            space.extents.push(extent);
+            pace.rest();
         }
         Ok(space)
     }
 
-    fn extent(&self, mapping: Mapping, kind: MappingKind, regions: &[PageRegion]) -> Extent {
-        let mut extent = Extent { mapping, kind, pages: Scanned::default(), blocks: Vec::new() };
+    fn add(&self, extent: &mut Extent, regions: &[PageRegion]) {
         for region in regions {
             extent.pages.add(region);
             let mut from = region.start;
@@ -135,12 +154,47 @@ impl AddressSpace {
                 from = to;
             }
         }
-        extent
     }
 
     /// Sum over all extents.
     pub fn pages(&self) -> Scanned {
         self.extents.iter().map(|extent| extent.pages).fold(Scanned::default(), Scanned::plus)
+    }
+}
+
+/// The mappings of a process, lowest address first: by PROCMAP_QUERY, else (before Linux 6.11) by `/proc/PID/maps`.
+enum Mappings {
+    Query { maps: Procmap, from: u64 },
+    File(Maps<std::io::BufReader<std::fs::File>>),
+}
+
+impl Mappings {
+    fn open(root: &Root, pid: units::Pid) -> Result<Self, SpaceError> {
+        if root.is_real() {
+            let maps = Procmap::open(pid)?;
+            match maps.at_or_above(0) {
+                Err(error) if error.errno() == ENOTTY => {}
+                _ => return Ok(Self::Query { maps, from: 0 }),
+            }
+        }
+        Ok(Self::File(Maps::open(root, pid)?))
+    }
+
+    fn next(&mut self) -> Result<Option<Mapping>, SpaceError> {
+        match self {
+            Self::File(maps) => Ok(maps.next().transpose()?),
+            Self::Query { maps, from } => {
+                let Some(found) = maps.at_or_above(*from)? else { return Ok(None) };
+                let mut mapping = Mapping::from(found);
+                // A mapping may have grown down, or been joined with the last one, since the last query.
+                if mapping.start < *from {
+                    mapping.offset = mapping.offset.saturating_add(*from - mapping.start);
+                    mapping.start = *from;
+                }
+                *from = mapping.end;
+                Ok(Some(mapping))
+            }
+        }
     }
 }
 
@@ -180,8 +234,6 @@ impl From<ReadError> for SpaceError {
 
 impl From<SysError> for SpaceError {
     fn from(error: SysError) -> Self {
-        /// asm-generic/errno.h: ENOTTY, the same on every Linux architecture.
-        const ENOTTY: i32 = 25;
         match error.errno() {
             ENOTTY => Self::NoScan,
             _ => ReadError::from(error).into(),

@@ -351,11 +351,10 @@ fn no_pmu(cpu: Option<&Cpu>) -> CountersUnavailable {
             let name = name.as_deref().map_or(String::new(), |name| format!(" under {name}"));
             format!(
                 "a virtual machine{name} whose host offers none; enable a virtual PMU (libvirt: <pmu \
-                 state='on'/>, clouds: a metal instance), or use --method trace"
+                 state='on'/>, clouds: a metal instance)"
             )
         }
-        _ => "the kernel found none; use --method trace, or give counts of another machine with --from"
-            .to_string(),
+        _ => "the kernel found none; give counts of another machine with --from".to_string(),
     };
     CountersUnavailable::NoPmu { place }
 }

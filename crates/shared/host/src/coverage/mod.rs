@@ -8,6 +8,7 @@ mod census;
 pub(crate) mod zero_page;
 
 pub use census::{Census, Counted};
+pub use zero_page::is_flagged as tells_zero_page;
 
 use std::collections::BTreeMap;
 use std::iter::Sum;

@@ -11,7 +11,7 @@ use crate::{Root, Thp};
 /// Tests the flag by mapping the huge zero page once. From Linux 6.7 to 6.15, PAGEMAP_SCAN reports the huge zero page
 /// like any superpage; "fs/proc/task_mmu: fix PAGE_IS_PFNZERO detection for the huge zero folio" (2025) fixed this.
 /// Returns true if there is no huge zero page, or if the test fails.
-pub(crate) fn is_flagged(root: &Root) -> bool {
+pub fn is_flagged(root: &Root) -> bool {
     static FLAGGED: OnceLock<bool> = OnceLock::new();
     *FLAGGED.get_or_init(|| try_it(root).unwrap_or(true))
 }

@@ -161,7 +161,10 @@ fn by_program(command: &[Word], args: &Args) -> Result<Measured, Failure> {
     let cost = args.given.cost_here()?;
     match args.method {
         Method::Trace => trace::by_trace(command, args.json && args.output.is_none()),
-        Method::Pmu => pmu::of_program(command, cost.as_ref(), &pmu::counters()?),
+        Method::Pmu => {
+            let or_trace = |why| pmu::or(why, "--method trace records the program instead");
+            pmu::of_program(command, cost.as_ref(), &pmu::counters().map_err(or_trace)?)
+        }
         Method::Auto => match pmu::counters() {
             Ok(counters) => pmu::of_program(command, cost.as_ref(), &counters),
             Err(why) => trace::by_trace(command, args.json && args.output.is_none())

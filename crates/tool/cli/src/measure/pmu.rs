@@ -23,6 +23,11 @@ pub fn counters() -> Result<Counters, Failure> {
     Ok(Counters::find(&root, Snapshot::read(&root).cpu.as_ref())?)
 }
 
+/// Adds another way to a failure to count.
+pub fn or(why: Failure, way: &str) -> Failure {
+    if why.is_cannot() { Failure::cannot(format!("{why}; {way}")) } else { why }
+}
+
 /// Starts a program unchanged, and counts from its exec to its end.
 pub fn of_program(
     command: &[Word],
@@ -65,7 +70,15 @@ pub fn of_processes(
         let stat = stat.ok_or_else(|| Failure::usage(format!("{pid:?}: no such process")))?;
         running.push((*pid, stat.start_ticks));
     }
-    let counters = counters()?;
+    // A recording is no way out here: it cannot be made of a running process.
+    let counters = counters().map_err(|why| {
+        let pid = pids[0];
+        let way = format!(
+            "without counters `superpage map {pid}` shows which of its memory is on superpages, and \
+             `superpage advise --pid {pid}` predicts what they would bring"
+        );
+        or(why, &way)
+    })?;
     let interrupted = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
     // A set counts each process once, even if the user named both parent and child.
     let tree: BTreeSet<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();

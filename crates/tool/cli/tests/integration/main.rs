@@ -20,6 +20,7 @@ mod in_force;
 mod in_force_harmless;
 mod lab;
 mod legacy;
+mod map;
 mod measure;
 mod package;
 mod peaks;

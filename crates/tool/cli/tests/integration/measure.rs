@@ -169,6 +169,16 @@ fn what_cannot_be_measured_is_one_line() {
     refused(&from(STREAM, &["-o", taken]), 2, "exists");
 }
 
+/// Without counters: a recording, the other method, cannot be made of a running process.
+#[test]
+fn what_cannot_be_counted_of_a_running_process_is_pointed_to_its_map() {
+    let own = std::process::id().to_string();
+    let output = run(&["measure", "--pid", &own, "--for", "0.1"]);
+    testkit::require!(output.status.code() == Some(3), "this machine has counters");
+    refused(&output, 3, &format!("`superpage map {own}` shows"));
+    assert!(!stderr(&output).contains("--method"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_measurement_goes_into_a_file() {
     let place = tempfile::tempdir().unwrap();

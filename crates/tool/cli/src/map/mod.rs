@@ -1,0 +1,431 @@
+//! `superpage map`: the memory of running processes, where superpages are, and why not elsewhere.
+
+mod launched;
+mod picture;
+mod table;
+mod words;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use host::{Root, Unknown};
+use launch::Word;
+use operations::reporter::Progress;
+use serde::Serialize;
+use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
+use services::why::Machine;
+use services::{Process, SelectError, Selected, SpaceError, Target, select};
+use units::Pid;
+
+use crate::exit::{self, Done, Failure};
+use crate::files;
+use crate::targets::{self, TargetArgs};
+
+/// Show which memory of running processes is on superpages, and why the rest is not.
+///
+/// Nothing is written to the processes. Page tables are read in slices of 64 MiB, and a process may map and unmap memory
+/// between two slices.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
+pub struct Args {
+    /// Processes
+    #[arg(value_name = "PID", value_parser = targets::pid)]
+    pids: Vec<Pid>,
+
+    #[command(flatten)]
+    targets: TargetArgs,
+
+    /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
+    #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
+    command: Vec<Word>,
+
+    /// With a program: map it this long after its start.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, help_heading = "Program")]
+    after: Duration,
+
+    /// Read smaps too, for the advice of each mapping and mlock. The kernel holds the process's mmap lock while it
+    /// walks a mapping.
+    #[arg(long, help_heading = "Reading")]
+    smaps: bool,
+
+    /// Longest time that --smaps may hold the lock, by estimate.
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time, help_heading = "Reading")]
+    budget: Duration,
+
+    /// Estimate the zero-filled memory of superpages: read 512 base pages of the process's memory (about 1 ms).
+    #[arg(long, help_heading = "Reading")]
+    waste: bool,
+
+    /// Estimate the sizes of folios below a superpage (mTHP): look up 512 pages in /proc/kpageflags (root; up to 60
+    /// ms).
+    #[arg(long, help_heading = "Reading")]
+    folios: bool,
+
+    /// Seed of the samples of --waste and --folios.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Reading")]
+    seed: u64,
+
+    /// Show every mapping, or of several processes every process.
+    #[arg(long, help_heading = "Output")]
+    all: bool,
+
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    /// Write the result to FILE; - is standard output.
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    /// Write a page with a heat map of one process to FILE.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+
+    /// Write the heat map of one process to FILE.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    svg: Option<PathBuf>,
+
+    /// Overwrite existing files.
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+}
+
+const AFTER: &str = "\
+With a program, the table goes to standard error: standard output is the program's. A program that stopped \
+itself is continued once it is mapped.
+
+Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 the process may not be read, or not possible on \
+this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
+
+const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
+
+/// Rows of the table without --all.
+const ROWS: usize = 12;
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let outputs = [&args.output, &args.html, &args.svg].into_iter().flatten();
+    for path in outputs {
+        files::check_new(path, args.force)?;
+    }
+    let targets = args.targets();
+    match (targets.is_empty(), args.command.as_slice()) {
+        (true, []) => Err(Failure::usage(
+            "no process named; give PID, --cgroup, --unit, --match, or -- PROGRAM",
+        )),
+        (true, command) => launched::run(command, &args),
+        (false, []) => {
+            let found = Found::read(&Root::real(), &targets, &args)?;
+            found.deliver(&args, false)?;
+            // smaps was asked for and is too dear.
+            Ok(match table::too_dear(&found.maps) {
+                Some(line) => {
+                    exit::say(&line);
+                    Done::Negative
+                }
+                None => Done::Fine,
+            })
+        }
+        (false, _) => Err(Failure::usage("give processes or -- PROGRAM, not both")),
+    }
+}
+
+impl Args {
+    fn targets(&self) -> Vec<Target> {
+        let pids = self.pids.iter().copied().map(Target::Pid);
+        pids.chain(self.targets.targets()).collect()
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            smaps: self.smaps.then_some(self.budget),
+            waste: self.waste.then_some(host::waste::DEFAULT_SAMPLES),
+            folios: self.folios.then_some(host::folios::DEFAULT_SAMPLES),
+            seed: self.seed,
+        }
+    }
+}
+
+/// Everything that is shown.
+struct Found {
+    machine: Machine,
+    cgroups: Vec<CgroupMemory>,
+    maps: Vec<ProcessMap>,
+    /// Processes that ended before they were read.
+    ended: usize,
+    unknown: Vec<Unknown>,
+}
+
+impl Found {
+    fn read(root: &Root, targets: &[Target], args: &Args) -> Result<Self, Failure> {
+        let selected = select(root, targets).map_err(|error| unselected(root, error))?;
+        let mut found = Self::of(root, &selected, args)?;
+        for target in targets {
+            let path = match target {
+                Target::Cgroup(path) => Some(below_mount(path)),
+                Target::Unit(name) => selected.processes.iter().find_map(|one| of_unit(one, name)),
+                _ => None,
+            };
+            match path.map(|path| CgroupMemory::read(root, &path)) {
+                None => {}
+                Some(Ok(memory)) => found.cgroups.push(memory),
+                Some(Err(error)) => found
+                    .unknown
+                    .push(Unknown { what: "memory.stat".to_string(), why: error.to_string() }),
+            }
+        }
+        Ok(found)
+    }
+
+    fn of(root: &Root, selected: &Selected, args: &Args) -> Result<Self, Failure> {
+        let (options, several) = (args.options(), selected.processes.len() > 1);
+        if several && (args.html.is_some() || args.svg.is_some()) {
+            return Err(Failure::usage(format!(
+                "--html and --svg draw one process, and {} are meant; name one by its pid",
+                selected.processes.len()
+            )));
+        }
+        let superpage = host::Thp::pmd_size_of(root).map_err(Failure::from)?;
+        let mut found = Self {
+            machine: Machine::read(root, superpage),
+            cgroups: Vec::new(),
+            maps: Vec::new(),
+            ended: 0,
+            unknown: selected.unknown.clone(),
+        };
+        let mut denied = 0;
+        let mut progress = Progress::of_pass(false, "reading memory");
+        let all = selected.processes.len() as u64;
+        for (index, process) in selected.processes.iter().enumerate() {
+            progress.tell(index as u64, Some(all), || format!("pid {}", process.pid));
+            match ProcessMap::read(root, process, &options) {
+                Ok(mut map) => {
+                    // Mappings of the only process that could be read are shown; of several, with --all.
+                    if !args.all
+                        && let Some(first) = found.maps.first_mut()
+                    {
+                        first.extents = Vec::new();
+                        map.extents = Vec::new();
+                    }
+                    if args.html.is_none() && args.svg.is_none() {
+                        map.extents.iter_mut().for_each(|extent| extent.blocks = Vec::new());
+                    }
+                    found.maps.push(map);
+                }
+                Err(error) if !several => return Err(unread(root, process, error)),
+                Err(SpaceError::NoScan) => return Err(Failure::cannot(SpaceError::NoScan)),
+                Err(SpaceError::Ended) => found.ended += 1,
+                Err(SpaceError::Denied(_)) => denied += 1,
+                Err(error) => {
+                    let what = format!("pid {}", process.pid);
+                    found.unknown.push(Unknown { what, why: error.to_string() });
+                }
+            }
+        }
+        progress.clear();
+        if denied > 0 {
+            let (what, why) = (processes(denied), OWNER_ONLY.to_string());
+            found.unknown.push(Unknown { what, why });
+        }
+        if found.maps.is_empty() {
+            return Err(match found.unknown.first() {
+                Some(unknown) => Failure::cannot(format!(
+                    "none of {all} processes could be read; {}: {}",
+                    unknown.what, unknown.why
+                )),
+                None => Failure::usage(format!("all {all} processes ended before they were read")),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Writes what was asked for. `aside`: a table goes to standard error.
+    fn deliver(&self, args: &Args, aside: bool) -> Result<(), Failure> {
+        if let [map] = self.maps.as_slice() {
+            if let Some(path) = &args.html {
+                files::write(path, args.force, picture::page(map, &self.machine))?;
+            }
+            if let Some(path) = &args.svg {
+                files::write(path, args.force, picture::svg(map))?;
+            }
+        }
+        let text = match args.json {
+            true => self.json(args)?,
+            false => self.text(args),
+        };
+        match &args.output {
+            None if aside && !args.json => exit::print_aside(&text),
+            None => exit::print(&text)?,
+            Some(path) => files::write(path, args.force, text)?,
+        }
+        Ok(())
+    }
+
+    fn text(&self, args: &Args) -> String {
+        let most = (!args.all).then_some(ROWS);
+        let mut text: String = self.cgroups.iter().map(table::cgroup).collect();
+        match self.maps.as_slice() {
+            [map] => text += &table::process(map, &self.machine, most),
+            maps => {
+                text += &table::processes(maps, most);
+                let each = maps.iter().filter(|_| args.all);
+                for map in each {
+                    text += &format!("\n{}", table::process(map, &self.machine, None));
+                }
+            }
+        }
+        if self.machine.tells_zero_page == Some(false) {
+            text += "this kernel reports the huge zero page as a superpage: superpages are an upper bound\n";
+        }
+        if self.ended > 0 {
+            text += &format!("{} ended before being read\n", processes(self.ended));
+        }
+        for unknown in self.unknown.iter().take(ROWS) {
+            let why = report::format::name(&unknown.why, 160);
+            text += &format!("unknown: {}: {why}\n", unknown.what);
+        }
+        if self.unknown.len() > ROWS {
+            text += &format!("unknown: {} more\n", self.unknown.len() - ROWS);
+        }
+        text
+    }
+
+    fn json(&self, args: &Args) -> Result<String, Failure> {
+        // Mappings of several processes were not kept.
+        let has_extents = self.maps.len() <= 1 || args.all;
+        let each = |map| One {
+            map,
+            coverage: ProcessMap::coverage(map),
+            extents: has_extents.then_some(map.extents.as_slice()),
+        };
+        exit::to_json(&Document {
+            schema: "superpage.map/1",
+            machine: &self.machine,
+            cgroups: &self.cgroups,
+            processes: self.maps.iter().map(each).collect(),
+            ended: self.ended,
+            unknown: &self.unknown,
+        })
+    }
+}
+
+/// The JSON document. A value of `serde_json` would take 0.8 GB for 100,000 mappings.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    machine: &'a Machine,
+    cgroups: &'a [CgroupMemory],
+    processes: Vec<One<'a>>,
+    ended: usize,
+    unknown: &'a [Unknown],
+}
+
+/// A process in the document.
+#[derive(Serialize)]
+struct One<'a> {
+    #[serde(flatten)]
+    map: &'a ProcessMap,
+    coverage: Option<f64>,
+    extents: Option<&'a [ExplainedExtent]>,
+}
+
+/// A cgroup's path without the mount point; of version 1 without the hierarchy's name either.
+fn below_mount(path: &str) -> String {
+    let path = path
+        .strip_prefix("/sys/fs/cgroup")
+        .map_or(path, |path| path.strip_prefix("/memory").unwrap_or(path));
+    format!("/{}", path.trim_matches('/')).trim_end_matches('/').to_string()
+}
+
+/// The path of a unit's cgroup, from that of one of its processes.
+fn of_unit(process: &Process, name: &str) -> Option<String> {
+    let path = process.cgroup.as_deref()?;
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        parts.push(part);
+        let rest = part.strip_prefix(name);
+        if rest.is_some_and(|rest| ["", ".service", ".scope", ".slice"].contains(&rest)) {
+            return Some(parts.join("/"));
+        }
+    }
+    None
+}
+
+fn unselected(root: &Root, error: SelectError) -> Failure {
+    let hidden = || services::hides_processes(root);
+    match error {
+        SelectError::NoSuchProcess(pid) if hidden() => Failure::cannot(format!(
+            "pid {pid} does not exist or is hidden: /proc is mounted with hidepid; run as its owner \
+             or root"
+        )),
+        error => targets::failure(error),
+    }
+}
+
+fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
+    let what = format!("pid {} ({})", process.pid, report::format::name(&process.name, 20));
+    match error {
+        SpaceError::Ended | SpaceError::Executes => Failure::usage(format!("{what}: {error}")),
+        SpaceError::Denied(_) => {
+            // Anybody may read this much.
+            let counted = host::process::status(root, process.pid).ok();
+            let total = counted.and_then(|counted| counted.total());
+            let resident = report::format::known(total, |bytes| bytes.to_string());
+            Failure::cannot(format!("{what}: {resident} resident; {OWNER_ONLY}"))
+        }
+        error => Failure::cannot(format!("{what}: {error}")),
+    }
+}
+
+fn processes(count: usize) -> String {
+    format!("{count} process{}", if count == 1 { "" } else { "es" })
+}
+
+/// Parses `50ms`, `2s` or `1m`.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("invalid time `{text}`: expected e.g. 50ms, 2s or 1m");
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
+    let split = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, unit) = split.ok_or_else(wrong)?;
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = number * unit;
+    match seconds.is_finite() && (0.0..=86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(time("50ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "5", "ms", "-1s", "NaNs", "1e300s", "5h"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_units_cgroup_is_a_part_of_its_processes_path() {
+        let process = |cgroup: &str| Process {
+            pid: Pid(1),
+            start_ticks: 1,
+            parent: Pid(0),
+            name: "x".into(),
+            command: Vec::new(),
+            user: None,
+            cgroup: Some(cgroup.into()),
+            unit: None,
+        };
+        let path = |cgroup, name| of_unit(&process(cgroup), name);
+        let nested = "/system.slice/pg.service/inner";
+        assert_eq!(path(nested, "pg").as_deref(), Some("/system.slice/pg.service"));
+        assert_eq!(path(nested, "system.slice").as_deref(), Some("/system.slice"));
+        assert_eq!(path(nested, "p"), None);
+        assert_eq!(below_mount("/sys/fs/cgroup/memory/a/"), "/a");
+        assert_eq!((below_mount("a/b"), below_mount("/")), ("/a/b".into(), String::new()));
+    }
+}
