@@ -48,7 +48,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Pressure, ReadError> {
             "full" => &mut full,
             _ => continue,
         };
-        *slot = Some(stalled(rest).ok_or_else(|| bad("`some avg10=PERCENT ... total=MICROSECONDS`"))?);
+        *slot =
+            Some(stalled(rest).ok_or_else(|| bad("`some avg10=PERCENT ... total=MICROSECONDS`"))?);
     }
     let missing = || ReadError::malformed(path, 1, text, "lines `some` and `full`");
     Ok(Pressure { some: some.ok_or_else(missing)?, full: full.ok_or_else(missing)? })

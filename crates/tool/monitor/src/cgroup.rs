@@ -69,8 +69,12 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let root = Root::at(dir.path());
-        file("a.slice/memory.stat", "anon 1\nanon_thp 4096\npgfault 7\npgmajfault 2\nthp_fault_alloc 3\n");
-        let pressure = "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.00 avg60=0 avg300=0 total=0\n";
+        file(
+            "a.slice/memory.stat",
+            "anon 1\nanon_thp 4096\npgfault 7\npgmajfault 2\nthp_fault_alloc 3\n",
+        );
+        let pressure =
+            "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.00 avg60=0 avg300=0 total=0\n";
         file("a.slice/memory.pressure", pressure);
         let second = CgroupMemory::read(&root, "/a.slice").unwrap();
         assert_eq!(second.anonymous_superpages, Some(ByteSize(4096)));

@@ -1,7 +1,8 @@
 //! `Machine`: settings and counters of this computer around superpages, and how fast the counters grow.
 
 use host::{
-    Counters, FreeContiguity, HugetlbPools, MemInfo, Pressure, ReadError, Root, Thp, Unknown, ZoneFree,
+    Counters, FreeContiguity, HugetlbPools, MemInfo, Pressure, ReadError, Root, Thp, Unknown,
+    ZoneFree,
 };
 use serde::Serialize;
 use units::{ByteSize, PageSize};
@@ -95,7 +96,8 @@ impl Machine {
         let memory = known(&mut unknown, "/proc/meminfo", MemInfo::read(root));
         let counters = known(&mut unknown, "/proc/vmstat", Counters::read(root));
         let free_blocks = known(&mut unknown, "/proc/buddyinfo", ZoneFree::read(root));
-        let pressure = known(&mut unknown, Pressure::MACHINE, Pressure::read(root, Pressure::MACHINE));
+        let pressure =
+            known(&mut unknown, Pressure::MACHINE, Pressure::read(root, Pressure::MACHINE));
         if thp.is_none() {
             let why = "this kernel has no transparent huge pages, or hides them".to_string();
             unknown.push(Unknown { what: "transparent huge pages".to_string(), why });
@@ -156,7 +158,8 @@ fn pools(root: &Root) -> Vec<Pool> {
 
 /// The value, or `None` with the reason added to `unknown`.
 fn known<T>(unknown: &mut Vec<Unknown>, what: &str, read: Result<T, ReadError>) -> Option<T> {
-    read.map_err(|error| unknown.push(Unknown { what: what.to_string(), why: error.to_string() })).ok()
+    read.map_err(|error| unknown.push(Unknown { what: what.to_string(), why: error.to_string() }))
+        .ok()
 }
 
 #[cfg(test)]
@@ -176,7 +179,10 @@ mod tests {
         file(&format!("{thp}/enabled"), "always [madvise] never\n");
         file(&format!("{thp}/hpage_pmd_size"), "2097152\n");
         file("proc/vmstat", "thp_collapse_alloc 10\nthp_fault_alloc 5\ncompact_stall 3\n");
-        file("proc/buddyinfo", "Node 0, zone DMA 0 0 0 0 0 0 0 0 0 7 1\nNode 0, zone Normal 1 0 0 0 0 0 0 0 0 2 3\n");
+        file(
+            "proc/buddyinfo",
+            "Node 0, zone DMA 0 0 0 0 0 0 0 0 0 7 1\nNode 0, zone Normal 1 0 0 0 0 0 0 0 0 2 3\n",
+        );
         file("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "4\n");
         let first = Machine::read(&root, None);
         assert_eq!((first.thp_mode.as_deref(), first.free_superpages), (Some("madvise"), Some(8)));

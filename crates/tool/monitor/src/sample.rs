@@ -144,7 +144,8 @@ pub enum Grouping {
 
 /// Sums rows by unit or cgroup, in the order of the names; what has no name is last.
 pub fn groups(rows: &[Row], by: Grouping) -> Vec<Group> {
-    let mut found: BTreeMap<(bool, Option<String>, Option<String>), (Group, bool)> = BTreeMap::new();
+    type Key = (bool, Option<String>, Option<String>);
+    let mut found: BTreeMap<Key, (Group, bool)> = BTreeMap::new();
     for row in rows {
         let unit = row.unit.clone().filter(|_| by != Grouping::Cgroup);
         let cgroup = row.cgroup.clone().filter(|_| by != Grouping::Unit);
@@ -229,7 +230,10 @@ mod tests {
         let units = groups(&rows, Grouping::Unit);
         assert_eq!(units.len(), 2);
         let x = &units[0];
-        assert_eq!((x.unit.as_deref(), x.processes, x.read, x.denied), (Some("x.service"), 3, 2, 1));
+        assert_eq!(
+            (x.unit.as_deref(), x.processes, x.read, x.denied),
+            (Some("x.service"), 3, 2, 1)
+        );
         assert_eq!((x.resident, x.swap), (Some(ByteSize(15 << 20)), None));
         assert_eq!(x.memory.unwrap().superpages, ByteSize(3 << 20));
         assert_eq!(x.memory.unwrap().coverage(), Some(0.5));

@@ -299,7 +299,8 @@ mod tests {
             region(7 * MIB, 8 * MIB, zero),
         ];
         let all = sums(&[&parts], &[&regions], 2 * MIB);
-        let expected = Mapped { swapped: ByteSize(MIB), possible: Some(ByteSize(0)), ..Mapped::default() };
+        let expected =
+            Mapped { swapped: ByteSize(MIB), possible: Some(ByteSize(0)), ..Mapped::default() };
         assert_eq!(all, expected);
     }
 
@@ -314,7 +315,8 @@ mod tests {
         // 200 MiB, of which every second block is full, and some are on superpages if the kernel has them.
         let mut memory = Memory::anonymous(200 << 20, Backing::Pages).unwrap();
         memory.advise(Advice::NoHugePage).unwrap();
-        let first = (memory.address().next_multiple_of(superpage.bytes()) - memory.address()) as usize;
+        let first =
+            (memory.address().next_multiple_of(superpage.bytes()) - memory.address()) as usize;
         let size = superpage.bytes() as usize;
         for block in 0..20 {
             let at = first + 2 * block * size;
@@ -347,6 +349,9 @@ mod tests {
         assert!(before.possible.unwrap().bytes() >= 20 * superpage.bytes());
         drop(memory);
         let (gone, _) = walk().unwrap();
-        assert!(gone.possible.unwrap().bytes() + 20 * superpage.bytes() <= after.possible.unwrap().bytes());
+        assert!(
+            gone.possible.unwrap().bytes() + 20 * superpage.bytes()
+                <= after.possible.unwrap().bytes()
+        );
     }
 }
