@@ -7,12 +7,15 @@
 
 mod cgroup;
 mod machine;
+mod metrics;
 mod sample;
 mod sampler;
+pub mod serve;
 mod walk;
 
 pub use cgroup::CgroupMemory;
 pub use machine::{Machine, MachineMemory, Pool, Rates};
+pub use metrics::Metrics;
 pub use sample::{Cost, Group, Grouping, Row, Sample, Unread, groups};
 pub use sampler::{Budget, Progress, Sampler};
 pub use walk::{Mapped, SLICE, Slice, Walk};

@@ -181,6 +181,9 @@ impl Sampler {
                 }
             }
         };
+        if !one.is_meant && now.saturating_sub(one.asked) > RECHECK {
+            (one.is_meant, one.asked) = (self.is_meant(&one.process), now);
+        }
         let memory =
             |stat: &Stat| (stat.minor_faults, stat.major_faults, stat.mapped, stat.resident_pages);
         // Resident pages and swap do not change while none of these does.
