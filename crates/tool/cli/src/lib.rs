@@ -11,6 +11,7 @@ mod design;
 pub mod docs;
 mod evaluate;
 pub mod exit;
+mod exporter;
 pub mod files;
 mod groups;
 pub mod lab;
@@ -59,6 +60,7 @@ enum Command {
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Map(map::Args),
+    Exporter(exporter::Args),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -155,6 +157,7 @@ fn command_named() -> ExitCode {
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Map(args) => map::run(args),
+        Command::Exporter(args) => exporter::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),
