@@ -76,7 +76,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let root = Root::real();
     let targets = args.targets.targets();
-    targets::check(&root, &targets)?;
+    // A unit may start later than the exporter.
+    if args.once {
+        targets::check(&root, &targets)?;
+    } else if let Err(failure) = targets::check(&root, &targets) {
+        failure.lines().for_each(|line| exit::say(&format!("{line}; waiting for it")));
+    }
     let listener = match (&args.listen, args.once || args.textfile.is_some()) {
         (Some(address), _) => Some(Listener::bind(address).map_err(Failure::cannot)?),
         (None, true) => None,

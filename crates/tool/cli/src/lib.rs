@@ -25,6 +25,7 @@ mod restore;
 mod run;
 mod targets;
 mod tlb;
+mod top;
 mod trace;
 mod verify_cost;
 mod workload;
@@ -60,6 +61,7 @@ enum Command {
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Map(map::Args),
+    Top(top::Args),
     Exporter(exporter::Args),
     Pool(pool::Args),
     Design(design::Args),
@@ -157,6 +159,7 @@ fn command_named() -> ExitCode {
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Map(args) => map::run(args),
+        Command::Top(args) => top::run(args),
         Command::Exporter(args) => exporter::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),

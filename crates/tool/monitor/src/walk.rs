@@ -12,7 +12,7 @@ use host::coverage::{MappingKind, Scanned};
 use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root};
 use serde::Serialize;
-use services::SpaceError;
+use services::{AddressSpace, Extent, SpaceError};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
@@ -42,6 +42,25 @@ impl Mapped {
     pub fn coverage(&self) -> Option<f64> {
         let resident = self.resident.bytes();
         (resident > 0).then(|| self.superpages.bytes() as f64 / resident as f64)
+    }
+
+    /// The memory of one mapping of an address space, with the same meaning.
+    pub fn from_extent(space: &AddressSpace, extent: &Extent) -> Self {
+        let (size, base) = (space.superpage.bytes(), space.base.bytes());
+        let bounds = extent.mapping.start..=extent.mapping.end;
+        let is_whole = |start: u64| bounds.contains(&start) && bounds.contains(&(start + size));
+        let possible = extent
+            .blocks
+            .iter()
+            .filter(|block| extent.kind.is_anonymous() && is_whole(block.start))
+            .map(|block| u64::from(block.pages.base) * base)
+            .filter(|bytes| *bytes >= size / 2);
+        Self {
+            resident: extent.pages.present,
+            superpages: extent.pages.huge,
+            possible: Some(ByteSize(possible.sum())),
+            swapped: extent.pages.swapped,
+        }
     }
 
     /// Adds the memory of another process.
@@ -341,7 +360,15 @@ mod tests {
             result => result.unwrap(),
         };
         assert!(slices >= 7, "{slices}");
-        let space = services::AddressSpace::read(&root, &process).unwrap().pages();
+        let space = AddressSpace::read(&root, &process).unwrap();
+        let extents = space.extents.iter().map(|extent| Mapped::from_extent(&space, extent));
+        let zero = Mapped { possible: Some(ByteSize(0)), ..Mapped::default() };
+        let sum = extents.fold(zero, Mapped::plus);
+        let space = space.pages();
+        assert_eq!((sum.resident, sum.superpages), (space.present, space.huge));
+        assert!(
+            sum.possible.unwrap().bytes().abs_diff(before.possible.unwrap().bytes()) < 16 << 20
+        );
         let (after, _) = walk().unwrap();
         // Other threads of the test run allocate meanwhile: equal within what changed, and 40 MiB at least.
         let close = |a: ByteSize, b: ByteSize| a.bytes().abs_diff(b.bytes()) < 16 << 20;
