@@ -72,7 +72,7 @@ pub fn draw(frame: &mut Frame, state: &State, colours: Colours) {
         Screen::Memory(_) => "Esc back  q quit  r read again  Up Down PgUp PgDn scroll".into(),
         Screen::Help => "any key: back".into(),
     };
-    let text = visible(&text).into_owned();
+    let text = safe(&text);
     frame.render_widget(Paragraph::new(text).style(Modifier::REVERSED), keys);
 }
 
@@ -164,10 +164,10 @@ fn view_line(state: &State, shown: usize) -> String {
     if let Some(within) = &query.within {
         let (Within::Unit(name) | Within::Cgroup(name)) = within;
         let name = name.as_deref().unwrap_or("no unit");
-        text += &format!(", of {}", report::format::name(&visible(name), 40));
+        text += &format!(", of {}", report::format::name(&safe(name), 40));
     }
     if !query.filter.is_empty() {
-        text += &format!(", with \"{}\"", visible(&query.filter));
+        text += &format!(", with \"{}\"", safe(&query.filter));
     }
     if let Some(sample) = &state.sample {
         text += &unread_words(sample);
@@ -314,7 +314,7 @@ fn row(line: &Line, width: usize) -> String {
         (_, None) => String::new(),
     };
     let user = line.user.as_deref().unwrap_or("-");
-    let user = report::format::clipped(&visible(user), USER);
+    let user = report::format::clipped(&safe(user), USER);
     let mut text = format!("{first:>FIRST$} {user:<USER$}");
     let is_wide = width + 1 >= WIDE;
     for ((_, wide, _), cell) in FIGURES.iter().zip(figures(line, is_wide)) {
@@ -323,14 +323,14 @@ fn row(line: &Line, width: usize) -> String {
     if is_wide {
         text += &format!(" {:>5}", known_short(line.faults.1, per_second));
     }
-    let name = visible(line.name.as_deref().unwrap_or("(no unit)")).into_owned();
+    let name = safe(line.name.as_deref().unwrap_or("(no unit)"));
     let left = width.saturating_sub(text.chars().count() + 1);
     match &line.place {
         Some((unit, cgroup)) if is_wide => {
             let name = report::format::clipped(&name, PROCESS_NAME);
             let words = [unit, cgroup].map(|word| word.as_deref().unwrap_or("-"));
             let left = left.saturating_sub(PROCESS_NAME + 1);
-            let place = report::format::name(&visible(&words.join(", ")), left);
+            let place = report::format::name(&safe(&words.join(", ")), left);
             text += &format!(" {name:<PROCESS_NAME$} {place}");
         }
         _ => text += &format!(" {}", report::format::name(&name, left)),
@@ -366,12 +366,12 @@ fn figures(line: &Line, is_wide: bool) -> [String; 7] {
 }
 
 fn draw_memory(frame: &mut Frame, memory: &Memory, title: Rect, below: Rect) {
-    let name = visible(&memory.name).into_owned();
+    let name = safe(&memory.name);
     let head = format!("memory of {} {name}", memory.process.0);
     let width = usize::from(below.width);
     let (lines, rows) = match &memory.space {
         None => (vec![format!("{head}: reading page tables")], Vec::new()),
-        Some(Err(why)) => (vec![head, visible(why).into_owned()], Vec::new()),
+        Some(Err(why)) => (vec![head, safe(why)], Vec::new()),
         Some(Ok(space)) => {
             let all: Vec<Mapped> =
                 space.extents.iter().map(|extent| Mapped::from_extent(space, extent)).collect();
@@ -423,10 +423,22 @@ fn extents(space: &AddressSpace, all: &[Mapped], width: usize) -> Vec<String> {
             extent.mapping.start,
         );
         let left = width.saturating_sub(start.chars().count());
-        let name = visible(&extent.mapping.name);
+        let name = safe(&extent.mapping.name);
         padded(&format!("{start}{}", report::format::name(&name, left)), width)
     };
     order.into_iter().map(row).collect()
+}
+
+/// A name of `/proc` without what a terminal would obey: control characters are escaped.
+pub fn safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for char in visible(text).chars() {
+        match char.is_control() {
+            true => safe.extend(char.escape_debug()),
+            false => safe.push(char),
+        }
+    }
+    safe
 }
 
 /// The line, cut or filled with spaces to a width, so that a style covers all of it.
@@ -504,7 +516,7 @@ COULD  base pages in aligned private anonymous blocks at least half resident
 SWAP   memory in swap
 FLT/S  page faults per second (MAJ/S in a wide terminal: those that needed I/O)
 AGE    since the page tables were read; they are read in turn, within --budget
-READ   processes whose page tables were read, of all: COV, SUPER, COULD are theirs
+READ   processes whose page tables were read, of all; COV, SUPER, COULD of those
 ?      unknown     ...  not read yet     -  no permission, or nothing resident
 
 p u c, Tab    processes, units, cgroups
@@ -548,9 +560,9 @@ khugepaged 1.5/s | fallbacks 0/s | compaction stalls unknown
 2M pool 1G, 512M free | waits for memory (10 s): some unknown
 [processes] units  cgroups   4, by resident, 1 no permission
      PID USER      *RES  COV SUPER COULD  SWAP FLT/S  AGE NAME
->      4 root       40M 100%   40M   20M     0    41   4s prog4
-       3 1          30M  75%   22M   15M     0    31   3s e\u{241b}[31mvil
-       2 root       20M    -     -     -     0    21    ? prog2
+>      4 root       40M 100%   40M   20M     0    40   4s prog4
+       3 1          30M  75%   22M   15M     0    30   3s e\\u{1b}[31mvil
+       2 root       20M    -     -     -     0    20    ? prog2
        1 1          10M  25%  2.5M    5M     0     ?   1s prog1
 ";
         let text = screen(&state(4), 80, 24);
@@ -571,9 +583,9 @@ khugepaged 1.5/s | fallbacks 0/s | compaction stalls unknown
             lines[4..8],
             [
                 "    READ USER      *RES  COV SUPER COULD  SWAP FLT/S  AGE MAJ/S UNIT",
-                ">    2/3 -         150M  81%  105M   65M     0   150   8s   1.5 (no unit)",
-                "     3/3 -         120M  65%   78M   60M     0   110   7s     1 web.service",
-                "     3/3 -         180M  42%   75M   90M     0   180   9s   1.5 db.service",
+                ">    3/3 -         180M  71%  128M   90M     0   180   9s   1.5 db.service",
+                "     2/3 -         150M  46%   60M   65M     0   150   8s   1.5 (no unit)",
+                "     3/3 -         120M  65%   78M   60M     0   110   7s   1.0 web.service",
             ]
         );
     }

@@ -140,7 +140,7 @@ fn cells(line: &Line) -> Vec<String> {
     };
     vec![
         first,
-        line.user.clone().unwrap_or("-".to_string()),
+        draw::safe(line.user.as_deref().unwrap_or("-")),
         known(line.resident),
         coverage,
         known(memory.map(|memory| memory.superpages)),
@@ -149,7 +149,7 @@ fn cells(line: &Line) -> Vec<String> {
         rate(line.all_faults()),
         rate(line.faults.1),
         report::format::known(line.age, |age| format!("{age:.1} s")),
-        report::format::name(line.name.as_deref().unwrap_or("-"), 80),
+        report::format::name(&draw::safe(line.name.as_deref().unwrap_or("-")), 80),
     ]
 }
 
@@ -300,10 +300,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_table_says_unknown_and_escapes_nothing_away() {
+    fn the_plain_table_says_unknown_and_obeys_no_name() {
         let sample = state::tests::sample(3);
         let text = table(&sample, View::Processes, Sort::Resident);
         let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].ends_with(r"e\u{1b}[31mvil"), "{text}");
         assert!(lines[1].contains("75 %") && lines[1].contains("30 MiB"), "{text}");
         assert!(lines[2].contains("unknown") && lines[2].ends_with("prog2"), "{text}");
         assert!(text.ends_with("\n1 no permission\n"), "{text}");

@@ -641,8 +641,8 @@ pub mod tests {
     fn enter_goes_from_a_unit_to_its_processes_to_memory_and_escape_back() {
         let mut state = state(9);
         state.key(Key::Tab, 5);
-        assert_eq!(names(&state), ["-", "web.service", "db.service"]);
-        state.key(Key::Down, 5);
+        assert_eq!(names(&state), ["db.service", "-", "web.service"]);
+        state.key(Key::End, 5);
         assert_eq!(state.key(Key::Enter, 5), Effect::Draw);
         assert_eq!(names(&state), ["prog7", "prog4", "prog1"]);
         state.key(Key::Down, 5);
@@ -658,7 +658,7 @@ pub mod tests {
         state.key(Key::Escape, 5);
         assert_eq!((state.query.view, state.query.within.clone()), (View::Units, None));
         // Processes outside every unit.
-        state.key(Key::Home, 5);
+        state.key(Key::Down, 5);
         state.key(Key::Enter, 5);
         assert_eq!(names(&state), ["prog8", "prog5", "prog2"]);
     }
