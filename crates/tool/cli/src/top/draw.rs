@@ -99,7 +99,7 @@ fn machine_lines(sample: &Sample, width: usize) -> Vec<String> {
     let rates = machine.rates.as_ref();
     let rate = |value: Option<f64>| known(value, |value| format!("{}/s", per_second(value)));
     let second = vec![
-        format!("khugepaged {}", rate(rates.and_then(|rates| rates.collapses))),
+        format!("khugepaged collapses {}", rate(rates.and_then(|rates| rates.collapses))),
         format!("fallbacks {}", rate(rates.and_then(|rates| rates.fallbacks))),
         format!("compaction stalls {}", rate(rates.and_then(|rates| rates.compaction_stalls))),
         format!("superpage faults {}", rate(rates.and_then(|rates| rates.superpage_faults))),
@@ -226,9 +226,17 @@ const FIGURES: [(&str, usize, Option<Sort>); 7] = [
     ("AGE", 4, Some(Sort::Age)),
 ];
 
-/// Width of the first column and of the user's.
+/// Width of the first column and of the user's. A narrow terminal shows no user of a group: its name needs the room.
 const FIRST: usize = 7;
 const USER: usize = 8;
+
+/// The column of the user, or nothing.
+fn user_column(user: &str, is_process: bool, is_wide: bool) -> String {
+    match is_process || is_wide {
+        true => format!(" {:<USER$}", report::format::clipped(&safe(user), USER)),
+        false => String::new(),
+    }
+}
 
 /// The terminal width from which faults are told apart and the place of a process is shown.
 const WIDE: usize = 120;
@@ -274,7 +282,8 @@ fn heading(query: &Query, width: usize) -> String {
         View::Processes => "PID",
         View::Units | View::Cgroups => "READ",
     };
-    let mut text = format!(" {first:>FIRST$} {:<USER$}", "USER");
+    let user = user_column("USER", query.view == View::Processes, width >= WIDE);
+    let mut text = format!(" {first:>FIRST$}{user}");
     for (name, wide, sort) in FIGURES {
         // The column that sorts is marked.
         let mark = if sort == Some(query.sort) { "*" } else { "" };
@@ -313,10 +322,10 @@ fn row(line: &Line, width: usize) -> String {
         (_, Some((all, read))) => format!("{read}/{all}"),
         (_, None) => String::new(),
     };
-    let user = line.user.as_deref().unwrap_or("-");
-    let user = report::format::clipped(&safe(user), USER);
-    let mut text = format!("{first:>FIRST$} {user:<USER$}");
     let is_wide = width + 1 >= WIDE;
+    let is_process = matches!(line.key, RowKey::Process(..));
+    let user = user_column(line.user.as_deref().unwrap_or("-"), is_process, is_wide);
+    let mut text = format!("{first:>FIRST$}{user}");
     for ((_, wide, _), cell) in FIGURES.iter().zip(figures(line, is_wide)) {
         text += &format!(" {cell:>wide$}");
     }
@@ -378,7 +387,7 @@ fn draw_memory(frame: &mut Frame, memory: &Memory, title: Rect, below: Rect) {
             let zero = Mapped { possible: Some(ByteSize(0)), ..Mapped::default() };
             let sum = all.iter().copied().fold(zero, Mapped::plus);
             let about = format!(
-                "{} resident, {} of it on superpages ({}), {} could be, {} in swap, {} mappings",
+                "{} resident, {} on superpages ({}), {} could be, {} in swap; {} mappings",
                 short(sum.resident),
                 short(sum.superpages),
                 sum.coverage().map_or("-".to_string(), percent),
@@ -397,7 +406,7 @@ fn draw_memory(frame: &mut Frame, memory: &Memory, title: Rect, below: Rect) {
         return;
     }
     let header = format!(
-        " {:>5} {:>4} {:>5} {:>5} {:>5} {:>5} {:<9} {:>16} NAME",
+        " {:>5} {:>4} {:>5} {:>5} {:>5} {:>5} {:<9} {:>12} NAME",
         "RES", "COV", "SUPER", "COULD", "SWAP", "SIZE", "KIND", "ADDRESS"
     );
     let mut shown = vec![Text::from(Span::styled(padded(&header, width), Modifier::UNDERLINED))];
@@ -413,7 +422,7 @@ fn extents(space: &AddressSpace, all: &[Mapped], width: usize) -> Vec<String> {
         let (extent, mapped) = (&space.extents[index], &all[index]);
         let kind = format!("{:?}", extent.kind).to_lowercase();
         let start = format!(
-            " {:>5} {:>4} {:>5} {:>5} {:>5} {:>5} {kind:<9} {:>16x} ",
+            " {:>5} {:>4} {:>5} {:>5} {:>5} {:>5} {kind:<9} {:>12x} ",
             short(mapped.resident),
             mapped.coverage().map_or("-".to_string(), percent),
             short(mapped.superpages),
@@ -556,7 +565,7 @@ mod tests {
     fn the_table_at_80_by_24() {
         let expected = "\
 THP madvise | free 2M blocks 3456 | 12G of 24G available
-khugepaged 1.5/s | fallbacks 0/s | compaction stalls unknown
+khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
 2M pool 1G, 512M free | waits for memory (10 s): some unknown
 [processes] units  cgroups   4, by resident, 1 no permission
      PID USER      *RES  COV SUPER COULD  SWAP FLT/S  AGE NAME
