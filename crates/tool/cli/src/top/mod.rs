@@ -12,6 +12,7 @@ use monitor::{Budget, Sample, Sampler};
 use operations::signals::{self, Interrupting};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use services::{AddressSpace, Process};
+use sys::input::{Waited, wait};
 use units::{ByteSize, Pid};
 
 use crate::exit::{self, Done, Failure};
@@ -62,7 +63,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     targets::check(&root, &targets)?;
     let sampler = Sampler::new(&root, targets);
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let is_terminal = std::io::stdout().is_terminal() && !is_dumb;
+    let are_terminals = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let is_terminal = are_terminals && !is_dumb;
     match args.once || args.json || !is_terminal {
         true => once(&args, sampler),
         false => live(&args, sampler),
@@ -218,24 +220,26 @@ fn watch(
     };
     let mut state = State::new(args.view, args.sort);
     let mut is_changed = true;
+    let mut size = terminal.size().map_err(failed)?;
     while asked.received().is_none() {
         if is_changed {
             terminal.draw(|frame| draw::draw(frame, &state, colours)).map_err(failed)?;
         }
-        is_changed = false;
-        // A signal ends the wait early or is seen after it.
-        let is_ready = match event::poll(Duration::from_millis(100)) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => false,
-            ready => ready.map_err(failed)?,
-        };
-        if is_ready {
+        // crossterm 0.29 reads a closed terminal for ever, so it is asked only when there is something to read.
+        let waited = wait(std::io::stdin(), Duration::from_millis(100));
+        if waited == Waited::Ended {
+            return Ok(());
+        }
+        let now = terminal.size().map_err(failed)?;
+        is_changed = now != size;
+        size = now;
+        while waited == Waited::Data && event::poll(Duration::ZERO).map_err(failed)? {
             is_changed = true;
-            let height = terminal.size().map_err(failed)?.height;
             let key = match event::read().map_err(failed)? {
                 Event::Key(event) => key(event),
                 _ => None,
             };
-            match key.map(|key| state.key(key, draw::page(height))) {
+            match key.map(|key| state.key(key, draw::page(size.height))) {
                 Some(Effect::Quit) => return Ok(()),
                 Some(Effect::Read(pid, ticks)) => read_in_a_thread(pid, ticks, send.clone())?,
                 Some(Effect::Sample) => drop(wake.send(())),
