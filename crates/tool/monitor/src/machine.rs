@@ -11,8 +11,10 @@ use units::{ByteSize, PageSize};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
     /// The base page size.
+    #[serde(rename = "base_bytes")]
     pub base: PageSize,
     /// The superpage size: the size of a PMD's page. `None`: no THP.
+    #[serde(rename = "superpage_bytes")]
     pub superpage: Option<PageSize>,
     /// The mode of THP: `always`, `madvise` or `never`.
     pub thp_mode: Option<String>,
@@ -61,6 +63,7 @@ pub struct MachineMemory {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pool {
     /// Size of its pages.
+    #[serde(rename = "page_bytes")]
     pub page: PageSize,
     /// All pages.
     pub total: Option<ByteSize>,
