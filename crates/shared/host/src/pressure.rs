@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{ReadError, Root, root};
 
 /// Waits for memory.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Pressure {
     /// While at least one task waited.
     pub some: Stalled,
@@ -17,7 +17,7 @@ pub struct Pressure {
 }
 
 /// How long tasks waited.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stalled {
     /// Share of the last ten seconds, 0 to 1.
     pub recent: f64,

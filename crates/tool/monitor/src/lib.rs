@@ -18,4 +18,4 @@ pub use machine::{Machine, MachineMemory, Pool, Rates};
 pub use metrics::Metrics;
 pub use sample::{Cost, Group, Grouping, Row, Sample, Unread, groups};
 pub use sampler::{Budget, Progress, Sampler};
-pub use walk::{Mapped, SLICE, Slice, Walk};
+pub use walk::{Mapped, Step, Walk};

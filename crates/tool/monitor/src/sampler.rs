@@ -17,7 +17,7 @@ use units::{ByteSize, PageSize, Pid};
 use crate::cgroup::CgroupMemory;
 use crate::machine::Machine;
 use crate::sample::{Cost, Grouping, Row, Sample, Unread, groups};
-use crate::walk::{Mapped, Slice, Walk};
+use crate::walk::{Mapped, Step, Walk};
 
 /// Maximum number of processes whose errors a sample names.
 const MAX_ERRORS: usize = 20;
@@ -28,7 +28,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 /// How much may be read of page tables for one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
-    /// CPU time. One slice may exceed it.
+    /// CPU time. One step of a walk may exceed it, by some milliseconds.
     Cpu(Duration),
     /// Every process once.
     All,
@@ -231,9 +231,11 @@ impl Sampler {
                 self.begin(pid, now);
                 continue;
             };
-            match turn.walk.step() {
-                Ok(Slice::Took(time)) => scan.slice = scan.slice.max(time),
-                Ok(Slice::End(mapped)) => scan.scanned += u64::from(self.end(Ok(mapped))),
+            let step = turn.walk.step();
+            scan.slice = scan.slice.max(turn.walk.longest());
+            match step {
+                Ok(Step::More) => {}
+                Ok(Step::End(mapped)) => scan.scanned += u64::from(self.end(Ok(mapped))),
                 Err(error) => {
                     self.end(Err(error));
                 }

@@ -1,25 +1,29 @@
-//! `Walk`: the page tables of one process, read in slices.
+//! `Walk`: the page tables of one process, read in steps.
 //!
-//! A slice is one system call over at most [`SLICE`] of addresses; the kernel holds the process's mmap lock only during a
-//! slice. Mappings are read as the walk proceeds, so a walk over 100,000 mappings needs no list of them. Between
-//! slices the process may map and unmap memory: the sums are not of one instant.
+//! A step is some system calls, each over at most 64 MiB of pages, with rests between them ([`sys::pagemap::Pace`]); the
+//! kernel holds the process's mmap lock only during a call. Mappings are read as the walk proceeds, so a walk over
+//! 100,000 mappings needs no list of them. Between calls the process may map and unmap memory: the sums are not of one
+//! instant.
 
 use std::fs::File;
 use std::io::BufReader;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use host::coverage::{MappingKind, Scanned};
 use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root};
 use serde::Serialize;
 use services::{AddressSpace, Extent, SpaceError};
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
-/// Maximum bytes of addresses in a slice. Full of base pages, the kernel takes 0.07 ms for them (docs/sources/kernel_facts.md 2).
-pub const SLICE: u64 = 16 << 20;
+/// Addresses of a step. Full of base pages, the kernel takes 4.4 ms for them (docs/sources/kernel_facts.md 2).
+const STEP: u64 = 1 << 30;
 
-/// Maximum number of mappings in a slice, which limits what is read of `/proc/PID/maps` before it.
+/// Maximum addresses of a step where steps find nothing: programs reserve terabytes.
+const MAX_STEP: u64 = 16 << 40;
+
+/// Maximum number of mappings of a step, which limits what is read of `/proc/PID/maps` before it.
 const MAPPINGS: usize = 512;
 
 /// Memory that a process maps, in bytes, by its page tables. Memory shared with other processes is included.
@@ -83,14 +87,16 @@ pub struct Walk {
     /// A mapping of which the part from its address on is still to be read.
     rest: Option<(Mapping, u64)>,
     sums: Sums,
-    regions: Vec<PageRegion>,
+    pace: Pace,
+    /// Addresses of the next step.
+    length: u64,
 }
 
-/// What a slice was.
+/// What a step was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slice {
-    /// The kernel walked page tables for this time; the walk goes on.
-    Took(Duration),
+pub enum Step {
+    /// The walk goes on.
+    More,
     /// The walk is at its end.
     End(Mapped),
 }
@@ -103,28 +109,35 @@ impl Walk {
     pub fn new(root: &Root, pid: Pid, superpage: Option<PageSize>) -> Result<Self, SpaceError> {
         let pagemap = Pagemap::open(pid)?;
         let maps = Maps::open(root, pid)?;
-        Ok(Self { pagemap, maps, rest: None, sums: Sums::new(superpage), regions: Vec::new() })
+        let (sums, pace) = (Sums::new(superpage), Pace::new());
+        Ok(Self { pagemap, maps, rest: None, sums, pace, length: STEP })
     }
 
-    /// Reads the next slice.
+    /// The longest system call so far.
+    pub fn longest(&self) -> Duration {
+        self.pace.longest()
+    }
+
+    /// Takes the next step.
     ///
     /// # Errors
     /// The process ended, or the kernel has no PAGEMAP_SCAN.
-    pub fn step(&mut self) -> Result<Slice, SpaceError> {
+    pub fn step(&mut self) -> Result<Step, SpaceError> {
         let parts = self.next_parts()?;
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
-            return Ok(Slice::End(self.sums.finish()));
+            return Ok(Step::End(self.sums.finish()));
         };
-        self.regions.clear();
         let wanted = Categories::PRESENT | Categories::SWAPPED;
-        let began = Instant::now();
-        self.pagemap.scan(first.from, last.to, wanted, &mut self.regions)?;
-        let took = began.elapsed();
-        self.sums.add(&parts, &self.regions);
-        Ok(Slice::Took(took))
+        let (mut is_empty, sums) = (true, &mut self.sums);
+        self.pagemap.scan_each(first.from, last.to, wanted, &mut self.pace, |regions| {
+            is_empty &= regions.is_empty();
+            sums.add(&parts, regions);
+        })?;
+        self.length = if is_empty { MAX_STEP.min(self.length * 8) } else { STEP };
+        Ok(Step::More)
     }
 
-    /// The next mappings that lie within [`SLICE`] of addresses, the first and last possibly in part.
+    /// The next mappings within the addresses of a step, the first and last possibly in part.
     fn next_parts(&mut self) -> Result<Vec<Part>, ReadError> {
         let mut parts: Vec<Part> = Vec::new();
         while parts.len() < MAPPINGS {
@@ -144,7 +157,7 @@ impl Walk {
             if kind == MappingKind::Special || mapping.is_empty() {
                 continue;
             }
-            let end = parts.first().map_or(from, |first| first.from).saturating_add(SLICE);
+            let end = parts.first().map_or(from, |first| first.from).saturating_add(self.length);
             if from >= end {
                 self.rest = Some((mapping, from));
                 break;
@@ -188,7 +201,8 @@ impl Sums {
 
     /// Adds the regions found between the first and the last of `parts`. Regions outside every part are skipped.
     fn add(&mut self, parts: &[Part], regions: &[PageRegion]) {
-        let mut first = 0;
+        let Some(start) = regions.first().map(|region| region.start) else { return };
+        let mut first = parts.partition_point(|part| part.to <= start);
         for region in regions {
             while parts.get(first).is_some_and(|part| part.to <= region.start) {
                 first += 1;
@@ -344,22 +358,22 @@ mod tests {
         let process = services::Process::read(&root, own).unwrap().unwrap();
         let walk = || {
             let mut walk = Walk::new(&root, own, Some(superpage))?;
-            let mut slices = 0;
+            let mut steps = 0;
             loop {
                 match walk.step()? {
-                    Slice::Took(_) => slices += 1,
-                    Slice::End(mapped) => return Ok::<_, SpaceError>((mapped, slices)),
+                    Step::More => steps += 1,
+                    Step::End(mapped) => return Ok::<_, SpaceError>((mapped, steps)),
                 }
             }
         };
-        let (before, slices) = match walk() {
+        let (before, steps) = match walk() {
             Err(SpaceError::NoScan) => {
                 testkit::skipped!("this kernel has no PAGEMAP_SCAN");
                 return;
             }
             result => result.unwrap(),
         };
-        assert!(slices >= 7, "{slices}");
+        assert!(steps > 1, "{steps}");
         let space = AddressSpace::read(&root, &process).unwrap();
         let extents = space.extents.iter().map(|extent| Mapped::from_extent(&space, extent));
         let zero = Mapped { possible: Some(ByteSize(0)), ..Mapped::default() };
