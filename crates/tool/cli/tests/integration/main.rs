@@ -32,4 +32,5 @@ mod service;
 mod signals;
 mod tlb;
 mod trace;
+mod watching;
 mod works;
