@@ -3,6 +3,8 @@
 //! Counters are read of every process for every sample. Page tables are read in turn, the process whose figures are
 //! oldest first, until the budget is used up; a walk that is not at its end then goes on with the next sample. The
 //! figures of a process are those of its last whole walk, with their age.
+//!
+//! See docs/decisions/watching.md#1.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;

@@ -3,6 +3,8 @@
 //! Each connection is answered once by a thread of its own and closed. A request has a limit of size and of time, and
 //! so has the answer; the number of connections is limited. So a slow client delays neither samples nor other clients
 //! for long. httparse parses requests.
+//!
+//! See docs/decisions/watching.md#2.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -4,6 +4,8 @@
 //! kernel holds the process's mmap lock only during a call. Mappings are read as the walk proceeds, so a walk over
 //! 100,000 mappings needs no list of them. Between calls the process may map and unmap memory: the sums are not of one
 //! instant.
+//!
+//! See docs/decisions/watching.md#1.
 
 use std::fs::File;
 use std::io::BufReader;
