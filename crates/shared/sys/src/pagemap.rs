@@ -225,8 +225,8 @@ pub struct Pace {
 impl Pace {
     /// Longest work between two rests.
     const WORK: Duration = Duration::from_micros(200);
-    /// Time for a thread on another CPU to wake up.
-    const REST: Duration = Duration::from_micros(100);
+    /// Time for a thread on another CPU to wake up. On a busy machine 0.1 ms was too short.
+    const REST: Duration = Duration::from_micros(300);
 
     /// Starts now.
     #[expect(clippy::new_without_default, reason = "a pace starts at a time")]
@@ -239,7 +239,7 @@ impl Pace {
         self.longest
     }
 
-    /// Sleeps for 0.1 ms if the last rest is 0.2 ms or longer ago.
+    /// Sleeps for 0.3 ms if the last rest is 0.2 ms or longer ago.
     pub fn rest(&mut self) {
         if self.rested.elapsed() >= Self::WORK {
             std::thread::sleep(Self::REST);
