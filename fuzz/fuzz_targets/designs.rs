@@ -1,4 +1,4 @@
-//! Designs and profiles (TOML). One that is read is written such that it is read as the same.
+//! Designs and profiles (TOML). A file that was read is written and read again: the result must be the same.
 #![no_main]
 
 use design::Design;

@@ -1,5 +1,5 @@
 //! Traces of other tools: lackey, ChampSim, raw addresses, text; packed or not. The first byte says
-//! which. What is imported must be a trace that can be read.
+//! which. The result of an import must be a trace that can be read.
 #![no_main]
 
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What perf wrote: perf.data of every form, and perf stat -j; and lines of key=value.
+//! Output of perf: perf.data of every form, and perf stat -j. Also lines of key=value.
 #![no_main]
 
 use std::io::{Seek, Write};

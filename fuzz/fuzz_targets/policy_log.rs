@@ -1,4 +1,4 @@
-//! Lines of a policy log (`SUPERPAGE_POLICY_LOG`). One that is read is written as the same.
+//! Lines of a policy log (`SUPERPAGE_POLICY_LOG`). A line that was read must be written the same.
 #![no_main]
 
 use advisor::{Begin, Record};

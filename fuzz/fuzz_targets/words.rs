@@ -1,5 +1,5 @@
-//! Words of the command line: sizes, pools, recipes, kinds of memory and pages. What is printed of one
-//! must be read as the same.
+//! Words of the command line: sizes, pools, recipes, kinds of memory and pages. A value that was read
+//! is printed and read again: the result must be the same.
 #![no_main]
 
 use host::pool::{Change, PoolName, Spec};

@@ -9,18 +9,18 @@ use serde_json::Value;
 /// changes all.
 const EACH: usize = 2;
 
-/// How a number is changed.
+/// A change to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Replaced by -1.
     Negative,
     /// Replaced by 1e300.
     Huge,
-    /// Replaced by the text `"nan"`.
+    /// The number is replaced by the text `"nan"`.
     Words,
-    /// Replaced by `null`.
+    /// The number is replaced by `null`.
     Null,
-    /// Its field is removed. List elements are not removed, because a shorter list may be valid.
+    /// The number's field is removed. List elements are not removed, because a shorter list may be valid.
     Absent,
 }
 

@@ -31,7 +31,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     std::fs::write(format!("{POOL}/nr_hugepages"), (pages + in_use).to_string()).unwrap();
     if free() == pages {
         work();
-        // What was in use elsewhere may have been freed meanwhile.
+        // Superpages in use elsewhere may have been freed meanwhile.
         assert!(free() >= pages, "superpages leaked: {} of {pages} are free", free());
     } else {
         testkit::skipped!("this machine has no {pages} free superpages");

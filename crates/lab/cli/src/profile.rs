@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let Args { mut experiment, json, output, force, quiet } = args;
     if experiment.profile.is_some() {
         return Err(Failure::usage(
-            "--profile: base pages, of which a profile is made, weigh none; leave it out, or give -o FILE to write one",
+            "--profile: a profile is made by a run on base pages, which needs none; leave it out, or give -o FILE to write one",
         ));
     }
     // This command does not need the touched pages.

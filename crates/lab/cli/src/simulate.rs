@@ -286,8 +286,8 @@ impl Parts {
         let machine = &experiment.machine;
         if machine.kernel_page != machine.base_page {
             return Err(Failure::usage(format!(
-                "--machine {}: traces are not simulated where a page of the kernel is several of the processor's; name another \
-                 machine",
+                "--machine {}: traces are not simulated on machines whose kernel pages are several processor pages; name \
+                 another machine",
                 machine.name
             )));
         }

@@ -214,7 +214,7 @@ pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failur
                 true => {
                     format!("`{name}` is in a report; give its file: --fragmentation FILE.json")
                 }
-                false => format!("{error}; or {FROM_MACHINE}, or a FILE.json that was run so"),
+                false => format!("{error}; or {FROM_MACHINE}, or the FILE.json of a run with it"),
             })
         });
     }

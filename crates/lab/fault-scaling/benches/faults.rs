@@ -1,15 +1,14 @@
-//! Speed of `fault-scaling`: simulated faults a second, with periods passed over and with every event stepped
-//! through, and how long a full table takes. A simulated fault is a base page mapped, as in Lameter's
-//! columns, whether its events were carried out or lie in a period that was passed over; traps are beside it
-//! where one of them maps several.
-//! `cargo bench -p superpage-fault-scaling --bench faults`
+//! Speed of `fault-scaling`: simulated faults per second, and the time for a full table. Periods are skipped in one
+//! measurement, and every event is simulated in the other. A simulated fault is one mapped base page, as in Lameter's
+//! columns, whether its events were simulated or skipped. If one trap maps several pages, the number of traps is
+//! printed too. `cargo bench -p superpage-fault-scaling --bench faults`
 
 use std::time::Instant;
 
 use superpage_fault_scaling::{Experiment, Machine, Patches, Stepping, Touches, preset, rows};
 use units::ByteSize;
 
-/// Enough for periods of 512 CPUs.
+/// Enough memory for the periods of 512 CPUs to repeat.
 const SIZE: ByteSize = ByteSize::gib(64);
 
 fn experiment(machine: &Machine, patches: &Patches, size: ByteSize) -> Experiment {

@@ -152,7 +152,7 @@ impl Memory {
         let has = |node: &usize| self.nodes[*node].free >= pages;
         let mut order = (home..self.nodes.len()).chain(0..home);
         let Some(node) = order.find(has) else {
-            unreachable!("an experiment is refused that needs more memory than there is")
+            unreachable!("experiments that need more memory than the machine has are refused")
         };
         self.look(node, at, false);
         let is_local = node == home;

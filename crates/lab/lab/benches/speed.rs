@@ -1,8 +1,8 @@
-//! Speed of the whole model: `cargo bench -p superpage-lab --bench speed [WORD...]`; words choose sections.
+//! Speed of the whole model: `cargo bench -p superpage-lab --bench speed [WORD...]`. The words choose sections.
 //!
-//! Streams are made beforehand and lent to the simulation block by block, except where it says otherwise.
-//! Times are this thread's on its CPU, so that a busy machine disturbs less, the best of three passes; only those of
-//! designs side by side and of the sweep are wall time. Columns: without and with the touched pages kept count of.
+//! Streams are generated beforehand and passed to the simulation block by block, unless a section says otherwise. Times
+//! are CPU times of this thread, which a busy machine affects less, and the best of three passes. Only the sections
+//! `designs` and `sweep` measure wall time. Columns: without and with the count of touched pages.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -18,12 +18,12 @@ use trace::{Access, Advice, BLOCK, Backing, Block, Event, Page, Pages, Process, 
 use units::ByteSize;
 use workload::rng::{SplitMix64, below};
 
-/// Accesses of a pass.
+/// Number of accesses in a pass.
 const ACCESSES: u32 = 16 << 20;
 const MACHINE: &str = "cascade-lake";
 const PASSES: usize = 3;
 
-/// As the command has it.
+/// The same heap as the command's.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 
@@ -53,13 +53,14 @@ fn main() {
     }
 }
 
-/// Seconds that this thread was on a CPU.
+/// CPU time of this thread in seconds.
 fn now() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// A piece of a stream, by name; nameless ones are not reported. `accesses` is what it stands for.
+/// A named piece of a stream; pieces without a name are not reported. `accesses` is the number of accesses that the
+/// piece represents.
 struct Part {
     name: &'static str,
     blocks: Vec<Block>,
@@ -67,13 +68,13 @@ struct Part {
     times: usize,
 }
 
-/// A stream made beforehand, for one design. Notes when each part was begun.
+/// A stream that was generated beforehand, for one design. Records when each part began.
 struct Stream<'a> {
     parts: &'a mut [Part],
     part: usize,
     round: usize,
     block: usize,
-    /// Whether the last block was lent, and is to be taken back.
+    /// Whether the last block was passed to the simulation and is to be taken back.
     lent: bool,
     begun: Vec<(usize, f64)>,
 }
@@ -124,7 +125,7 @@ fn experiment(memory: &str, workload: &str, utilisation: bool) -> Experiment {
     }
 }
 
-/// Best seconds of each named part.
+/// Returns the best time of each named part in seconds.
 fn time(design: &str, memory: &str, utilisation: bool, parts: &mut [Part]) -> Vec<f64> {
     let design = design::designs::find(design).expect("a built-in design");
     let experiment = experiment(memory, "gups", utilisation);
@@ -138,7 +139,7 @@ fn time(design: &str, memory: &str, utilisation: bool, parts: &mut [Part]) -> Ve
     best
 }
 
-/// Runs the parts under a design, without and with the count of touched pages, and prints.
+/// Runs the parts under a design, without and with the count of touched pages, and prints the times.
 fn report(design: &str, memory: &str, parts: &mut [Part], unit: &str) {
     let times = [false, true].map(|utilisation| time(design, memory, utilisation, parts));
     for (at, part) in parts.iter().enumerate().filter(|(_, part)| !part.name.is_empty()) {
@@ -200,7 +201,7 @@ fn read(page: u32) -> Access {
     Access::read(Page(page))
 }
 
-/// Accesses with the pages mapped, and the first touch of them.
+/// Accesses to mapped pages, and first touches of pages.
 fn accesses() {
     let all = 1 << 24;
     let gups = || {
@@ -252,7 +253,7 @@ fn accesses() {
     report("base", "16G", &mut parts, "accesses");
 }
 
-/// Faults of base pages, their frames split from larger blocks and merged again.
+/// Faults of base pages. Their frames are split from larger blocks, and merged again.
 fn faults() {
     let all = 1 << 22;
     let order = shuffled(all);
@@ -283,7 +284,7 @@ fn faults() {
     }
 }
 
-/// With the stream made on the way: the difference of a long run and a short one.
+/// The stream is generated during the run. The time is the difference of a long run and a short one.
 fn generated() {
     let design = design::designs::find("base").expect("a built-in design");
     let seconds = |operations: &str| {
@@ -304,7 +305,7 @@ fn generated() {
 const DESIGNS: [&str; 6] =
     ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd", "quicksilver-sync-64"];
 
-/// Six designs in one pass over the stream against a pass each.
+/// Six designs in one pass over the stream, against one pass for each design.
 fn designs() {
     let designs = DESIGNS.map(|name| design::designs::find(name).expect("a built-in design"));
     let experiment = experiment("16G", "gups:size=8G,operations=16M,weight=1", true);
@@ -321,8 +322,8 @@ fn designs() {
     println!("{:52}{together:10.2}{apart:10.2} s: in one pass, in six", "six designs");
 }
 
-/// Bytes of the simulation: what a process holds more at the end of a program than before it. Each is a process
-/// of its own, which finds no memory of others.
+/// Memory of the simulation in bytes: the growth of the process from the start of a program to its end. Each
+/// measurement has a process of its own, in which no memory is left of others.
 fn memory() {
     for (regions, each) in [(1u32 << 14, 0u32), (1 << 14, 1), (1 << 14, 512)] {
         for utilisation in [false, true] {
@@ -343,7 +344,7 @@ fn memory() {
     }
 }
 
-/// In the second process: prints by how much it grows.
+/// Runs in the second process: prints how much the process grows.
 fn grow(regions: u32, each: u32, utilisation: bool) {
     let touched = (0..regions).flat_map(|region| (0..each).map(move |slot| region << 9 | slot));
     let mut parts = vec![start(regions << 9), part("", 1, touched.map(write))];
@@ -357,7 +358,7 @@ fn grow(regions: u32, each: u32, utilisation: bool) {
     println!("{}", end.bytes.saturating_sub(before));
 }
 
-/// A stream that notes how large the process is at its end.
+/// A stream that records the size of the process at its end.
 struct Resident<'a, 'b> {
     stream: &'a mut Stream<'b>,
     bytes: u64,
@@ -374,7 +375,7 @@ impl Source for &mut Resident<'_, '_> {
     }
 }
 
-/// Memory of the process's own: not the pages of its program's file, which it touches on the way.
+/// Private memory of the process: without pages of the executable file, which are touched during the run.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());

@@ -1,18 +1,17 @@
-//! Which contention constants bring a machine of `fault-scaling` nearest to the rows that its file says they are
-//! fitted to, or to others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer
-//! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values;
+//! Fits contention constants of a machine of `fault-scaling` to published rows: those that the machine's file marks as
+//! fitted, or others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer crowding thread
+//! [baseline=4,8 ...]`. The search starts at the file's values, and goes up and down by ever smaller factors;
 //! `transfer-near` is a third of `transfer`.
 //!
-//! `--one-thread` instead of rows fits prices (`page zero zero-remote remote`) to the rows with one thread.
-//! `--leave-one-out` instead of rows needs no choice of them: each set of patches is predicted by a fit to all rows
-//! with several threads of the others, and each number of threads by one to all others.
-//! See docs/decisions/faults.md#4.
+//! With `--one-thread` instead of rows, prices (`page zero zero-remote remote`) are fitted to the rows with one thread.
+//! `--leave-one-out` instead of rows uses all rows: each set of patches is predicted by a fit to the other sets (rows
+//! with several threads), and each number of threads by a fit to the other numbers. See docs/decisions/faults.md#4.
 
 use fault_scaling::Machine;
 use superpage_lab::tables::Role;
 use superpage_lab::tables::faults::{self, Published};
 
-/// The constants that may be fitted: at most three of contention, and prices of a fault on one CPU.
+/// Returns a constant that may be fitted: up to three of contention, and prices of a fault on one CPU.
 fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
     match name {
         "thread" => &mut machine.costs.thread,
@@ -27,7 +26,7 @@ fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
     }
 }
 
-/// `baseline=2,4`: rows to fit to, instead of the machine's.
+/// Parses `baseline=2,4`: rows to fit to, instead of those of the machine's file.
 fn fitted(row: &str) -> fault_scaling::Fitted {
     let (patches, threads) = row.split_once('=').expect("patches=threads");
     let threads = threads.split(',').map(|threads| threads.parse().expect("a number")).collect();
@@ -40,16 +39,17 @@ fn set(machine: &mut Machine, name: &str, value: u64) {
     machine.costs.zero_bulk = machine.costs.zero;
 }
 
-/// What constants are fitted to.
+/// The rows to which constants are fitted.
 #[derive(Clone, Copy, PartialEq)]
 enum To {
     /// The rows with one thread.
     OneThread,
-    /// Those with several that are marked as fitted.
+    /// The rows with several threads that are marked as fitted.
     Several,
 }
 
-/// The mean square of the logarithms by which the rows are off that constants are fitted to.
+/// Returns the error of the rows to which constants are fitted: the mean square of the logarithms of simulated over
+/// published.
 fn error(machine: &Machine, to: To) -> f64 {
     let wants = |published: &Published, role: Role| {
         role == Role::Fitted && (published.threads == 1) == (to == To::OneThread)
@@ -59,10 +59,10 @@ fn error(machine: &Machine, to: To) -> f64 {
     squares / fitted.len().max(1) as f64
 }
 
-/// An improvement that is less than this is none.
+/// Error ratio above which a step does not count as an improvement.
 const NOTICEABLE: f64 = 0.9995;
 
-/// Goes down from where the machine is; what its error is then.
+/// Descends from the machine's constants; returns the final error.
 fn descend(machine: &mut Machine, names: &[String], to: To) -> f64 {
     let mut best = error(machine, to);
     let mut step = 1.3;
@@ -87,7 +87,8 @@ fn descend(machine: &mut Machine, names: &[String], to: To) -> f64 {
     best
 }
 
-/// Goes down from the best of a wide grid around where the machine is: the file's values have seen all rows.
+/// Descends from the best point of a wide grid around the machine's constants, because the file's values were fitted to
+/// all rows.
 fn search(machine: &mut Machine, names: &[String]) {
     let mut grid = vec![machine.clone()];
     for name in names {
@@ -118,10 +119,10 @@ fn show(machine: &mut Machine, names: &[String]) {
     println!("{}", values.join(", "));
 }
 
-/// A part of the rows with several threads: it is left out of a fit, and predicted by it.
+/// Selects some of the rows with several threads. A fit without these rows predicts them.
 type Part<'a> = (String, Box<dyn Fn(&Published) -> bool + 'a>);
 
-/// Each part by a fit that saw the others only.
+/// Predicts each part by a fit to the other parts.
 fn leave_one_out(machine: &Machine, names: &[String], parts: &[Part]) {
     let mut logarithms = Vec::new();
     let off = |logarithms: &[f64]| {
@@ -146,7 +147,7 @@ fn leave_one_out(machine: &Machine, names: &[String], parts: &[Part]) {
     println!("all {}: off by {:.1} % in the geometric mean", logarithms.len(), off(&logarithms));
 }
 
-/// By patches, then by numbers of threads.
+/// Predicts first sets of patches, then numbers of threads.
 fn leave_each_out(machine: &Machine, names: &[String]) {
     let rows = faults::published(&machine.name);
     let several = || rows.iter().filter(|row| row.threads > 1);

@@ -194,7 +194,10 @@ impl Report {
                 [peak.unmovable_pages, peak.pool_pages, peak.movable_pages, peak.free_pages];
             sum(parts) == peak.pages
         };
-        holds(self.memory_parts.iter().all(is_whole), "a part of memory_parts is not its pages")
+        holds(
+            self.memory_parts.iter().all(is_whole),
+            "the pages of a part of memory_parts do not add up",
+        )
     }
 
     /// Returns the program's wall-clock time in seconds.

@@ -7,7 +7,7 @@ use workload::rng::{SplitMix64, below};
 
 const BYTES: ByteSize = ByteSize::gib(16);
 
-/// As the command has it.
+/// The same heap as the command's.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 
@@ -62,7 +62,7 @@ fn report(what: &str, operations: u32, run: impl FnMut(&mut Memory)) {
 fn from(what: &str, operations: u32, start: &Memory, mut run: impl FnMut(&mut Memory)) {
     let seconds = (0..7).map(|_| {
         let mut memory = start.clone();
-        // Owners' words are touched beforehand: the host's page faults are not what is measured.
+        // Owners' words are touched beforehand, so that the host's page faults are not measured.
         (0..memory.frames()).for_each(|frame| memory.set_owner(Frame(frame), Owner::Kernel));
         (0..memory.frames()).for_each(|frame| memory.set_owner(Frame(frame), Owner::None));
         let before = cpu_seconds();
@@ -73,7 +73,7 @@ fn from(what: &str, operations: u32, start: &Memory, mut run: impl FnMut(&mut Me
     println!("{what:45} {:8.1} M/s", f64::from(operations) / best / 1e6);
 }
 
-/// Time that this thread was on a CPU: the first number of its schedstat, in nanoseconds.
+/// CPU time of this thread: the first number of its schedstat, in nanoseconds.
 fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|number| number.parse::<f64>().ok());

@@ -1,9 +1,9 @@
 //! Writes programs as traces: `cargo run -p superpage-mm-sim --example trace_programs -- DIR SEED...`.
 //!
-//! They do what the workloads of the catalogue do little of, and `scripts/lab-reports` runs them under every design:
-//! `random-SEED.spt` is a program of the tests of `system` (several processes that map, grow, advise, protect, fork,
-//! end), `part-used.spt` has superpages that are used in part when memory becomes short. A seed gives the same
-//! program as long as proptest draws the same.
+//! The programs exercise what the workloads of the catalogue hardly do, and `scripts/lab-reports` runs them under every
+//! design: `random-SEED.spt` is a random program from the tests of `system` (several processes that map, grow, advise,
+//! protect, fork and end), `part-used.spt` has partly used superpages when memory becomes short. A seed gives the same
+//! program as long as proptest draws the same numbers.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,7 +18,8 @@ mod program;
 
 use program::{Op, Program, ops};
 
-/// Operations drawn, at most; a fourth of it at least. Some make no sense when it is their turn, and are left out.
+/// Maximum number of operations; the minimum is a quarter of it. Operations that are invalid at their turn are left
+/// out.
 const OPERATIONS: usize = 6000;
 /// Accesses after which a block is written.
 const BLOCK: usize = 1 << 14;
@@ -68,7 +69,7 @@ fn random(operations: &[Op], mut writer: Writer) -> Result<(), Box<dyn Error>> {
         let Some((event, accesses)) = program.next(operation) else { continue };
         event.into_iter().for_each(|event| block.event(event));
         block.accesses.extend(accesses);
-        // Every eighth kind of operation ends the request that is under way, if one is.
+        // Every eighth kind of operation ends the current request, if there is one.
         if operation.0 % 8 == 0 {
             block.event(Event::RequestEnd);
         }
@@ -82,11 +83,11 @@ fn random(operations: &[Op], mut writer: Writer) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Regions that are used in part, and pages of each: fewer than `linux-6-underused` leaves alone.
+/// Number of partly used regions, and of pages used in each: fewer than `linux-6-underused` leaves alone.
 const REGIONS: u32 = 40;
 const PAGES: u32 = 90;
-/// Superpages' worth of memory that is then filled, one each time, and quarters of a second before each: daemons look
-/// at what was used in the last second, and every two minutes at whether memory is short.
+/// Number of superpages that are then filled, one at a time, and of quarters of a second before each: daemons check
+/// what was used in the last second, and every two minutes whether memory is short.
 const FILLED: u32 = 24;
 const QUARTERS: u32 = 120;
 

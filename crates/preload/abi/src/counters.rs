@@ -367,7 +367,7 @@ mod tests {
         let why = [(reason(Reason::PoolShort), 5), (reason(Reason::Forked), 9)];
         let all = [&some[..], &why].concat();
         assert_eq!(of(&all), short(33, 2, (62 << 20) + 1, Some(Reason::PoolShort)));
-        // The copies of forked children are not a shortage.
+        // Copies of forked children do not count as a shortage.
         assert_eq!(of(&[some[1], (reason(Reason::Forked), 9)]), None);
     }
 

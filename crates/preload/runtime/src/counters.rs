@@ -108,7 +108,7 @@ fn tenths() -> u32 {
 const FIRST_WAIT: i64 = 30_000_000;
 /// Nanoseconds by which one requested superpage lengthens the maximum wait.
 const EACH_WAIT: i64 = 250_000;
-/// Maximum number of superpages that lengthen the maximum wait.
+/// Number of requested superpages from which the maximum wait grows no further.
 const MOST_WAITED_FOR: u32 = 4000;
 
 fn supply_word(word: usize) -> Option<&'static AtomicU32> {

@@ -53,12 +53,12 @@ pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> 
     }
     let fd = raw::keeping_errno(|| new_file(asked.fd, length)).ok_or(Reason::Kernel)?;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | how;
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let mapped = unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
     raw::keeping_errno(|| raw::close(fd));
     if mapped.map_err(|_| Reason::Kernel)? != at {
         // Before Linux 4.17 MAP_FIXED_NOREPLACE is ignored: the address is a hint.
-        // SAFETY: fresh memory of ours.
+        // SAFETY: our own new mapping, which nothing uses yet.
         let _ = unsafe { raw::munmap(mapped.unwrap_or(at), length) };
         return Err(Reason::Kernel);
     }
@@ -135,7 +135,7 @@ fn new_file(directory: c_int, length: usize) -> Option<c_int> {
 /// # Safety
 /// The program gives the contents up, and one file backs the range.
 pub unsafe fn discard(from: usize, to: usize) -> Result<(), Errno> {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { raw::madvise(from, to - from, libc::MADV_REMOVE) }?;
     // Discarding a PMD-mapped superpage leaves no page table: set up mapping by base page again.
     let page = sizes::superpage();

@@ -79,7 +79,7 @@ const OWN: &CStr = c"/proc/self/exe";
 /// Whether the path leads to the running executable.
 unsafe fn is_own(path: *const c_char) -> bool {
     let identity = |path: *const c_char| {
-        // SAFETY: a C string.
+        // SAFETY: the pointer is to a C string.
         unsafe { raw::stat_by(path, 0) }.map(|file| (file.st_dev, file.st_ino))
     };
     let own = identity(OWN.as_ptr());

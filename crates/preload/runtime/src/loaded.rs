@@ -33,7 +33,7 @@ unsafe extern "C" {
 
 /// The loaded objects, the program first.
 pub fn objects() -> impl Iterator<Item = &'static Object> {
-    // SAFETY: see the module.
+    // SAFETY: see "Safety" of this module.
     let mut next = unsafe { _r_debug.first };
     std::iter::from_fn(move || {
         // SAFETY: as above.
@@ -139,7 +139,7 @@ impl Object {
     /// An address in the dynamic section; 0 if the section has no entry with this tag.
     fn entry(&self, tag: usize) -> usize {
         let mut at = self.dynamic;
-        // SAFETY: see the module.
+        // SAFETY: see "Safety" of this module.
         unsafe {
             while !at.is_null() && (*at)[0] != 0 {
                 if (*at)[0] == tag {

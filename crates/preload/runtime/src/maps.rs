@@ -77,7 +77,7 @@ pub fn can_be_read() -> bool {
 /// Whether the file exists, even if no descriptor is free to open it.
 pub fn are_there() -> bool {
     raw::keeping_errno(|| {
-        // SAFETY: a C string.
+        // SAFETY: the pointer is to a C string.
         let found = unsafe { raw::call!(SYS_faccessat, libc::AT_FDCWD, PATH.as_ptr(), libc::R_OK) };
         found == 0
     })

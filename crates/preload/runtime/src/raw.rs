@@ -190,7 +190,7 @@ impl Drop for File {
 
 /// `fstatat(2)` of a path.
 pub fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     unsafe { stat_by(path.as_ptr(), flags) }
 }
 
@@ -235,7 +235,7 @@ pub fn monotonic() -> Option<u64> {
 
 /// Effective user id.
 pub fn effective_user() -> u32 {
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     unsafe { call!(SYS_geteuid) as u32 }
 }
 
@@ -262,7 +262,7 @@ pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
 
 /// Ends this process.
 pub fn exit(status: c_int) -> ! {
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     unsafe {
         call!(SYS_exit_group, status);
         libc::abort()
@@ -298,7 +298,7 @@ pub unsafe fn mmap(
     offset: i64,
 ) -> Result<usize, Errno> {
     keeping_errno(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps this function's contract.
         checked(unsafe { call!(SYS_mmap, at, length, protection, flags, fd, offset) })
     })
 }
@@ -327,7 +327,7 @@ pub fn map_at(at: usize, length: usize, protection: c_int, flags: c_int) -> Opti
 /// # Safety
 /// No code uses the range afterwards.
 pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps this function's contract.
     keeping_errno(|| checked(unsafe { call!(SYS_munmap, at, length) }).map(drop))
 }
 
@@ -337,7 +337,7 @@ pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
 /// All users of the range tolerate the new protection.
 pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps this function's contract.
         checked(unsafe { call!(SYS_mprotect, at, length, protection) }).map(drop)
     })
 }
@@ -347,7 +347,7 @@ pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<()
 /// # Safety
 /// The range is readable.
 pub unsafe fn is_zero(at: usize, length: usize) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps this function's contract.
     let words = unsafe { std::slice::from_raw_parts(at as *const u64, length / size_of::<u64>()) };
     words.iter().all(|word| *word == 0)
 }
@@ -358,7 +358,7 @@ pub unsafe fn is_zero(at: usize, length: usize) -> bool {
 /// # Safety
 /// The caller owns the range. No contents change.
 pub unsafe fn populate(start: usize, length: usize) -> Result<(), Errno> {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { populate_by(start, length, libc::MADV_POPULATE_WRITE) }
 }
 
@@ -367,13 +367,13 @@ pub unsafe fn populate(start: usize, length: usize) -> Result<(), Errno> {
 /// # Safety
 /// As [`populate`].
 pub unsafe fn populate_read(start: usize, length: usize) -> Result<(), Errno> {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { populate_by(start, length, libc::MADV_POPULATE_READ) }
 }
 
 unsafe fn populate_by(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     loop {
-        // SAFETY: the contract.
+        // SAFETY: the caller keeps this function's contract.
         match unsafe { madvise(start, length, advice) } {
             Err(libc::EINTR) => {}
             outcome => return outcome,
@@ -387,7 +387,7 @@ unsafe fn populate_by(start: usize, length: usize, advice: c_int) -> Result<(), 
 /// Some advice discards contents, which the caller then owns.
 pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps this function's contract.
         checked(unsafe { call!(SYS_madvise, at, length, advice) }).map(drop)
     })
 }
@@ -399,7 +399,7 @@ pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Err
 pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno> {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     keeping_errno(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps this function's contract.
         checked(unsafe { call!(SYS_mremap, from, length, length, flags, to) }).map(drop)
     })
 }
@@ -438,7 +438,7 @@ pub fn base_page() -> usize {
 
 /// The process id, by system call: after a fork a cached one would be the parent's.
 pub fn pid() -> c_int {
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     unsafe { call!(SYS_getpid) as c_int }
 }
 

@@ -486,7 +486,7 @@ mod tests {
     fn the_heap_of_libhugetlbfs_has_the_default_size_that_is_named() {
         let heap = |default: &str| legacy_heap(b"yes", default.as_bytes(), false);
         assert_eq!(heap(""), Some(Pages::Hugetlb(0)));
-        // Sizes of which this machine has no pool.
+        // Sizes for which this machine has no pool.
         assert_eq!([heap("8T"), heap("banana")], [Some(Pages::Hugetlb(0)); 2]);
         for pool in std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten() {
             let name = pool.file_name().into_string().unwrap();

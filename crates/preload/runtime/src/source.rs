@@ -74,7 +74,7 @@ pub unsafe fn place(
     // No files for thread stacks: the thread that unmaps a stack holds a lock.
     let may_be_on_pool = kind != Kind::Stack || !in_place::is_asked();
     if let (Pages::Hugetlb(_), true) = (settings.pages, may_be_on_pool) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         match unsafe { place_hugetlb(at, length, protection, libc::MAP_PRIVATE) } {
             Ok(()) => {
                 counters::count(kind, Column::Hugetlb, length);
@@ -87,7 +87,7 @@ pub unsafe fn place(
             return Err(libc::ENOMEM);
         }
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     if let Err(errno) = unsafe { place_ordinary(at, length, protection) } {
         counters::count(kind, Column::Refused, length);
         return Err(errno);
@@ -105,7 +105,7 @@ pub unsafe fn place(
 /// As [`place`].
 unsafe fn place_ordinary(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if !limits::has_no_memory_rlimits() {
             // The kernel does not check RLIMIT_DATA for a mapping that replaces another (mmap_region, mm/vma.c, Linux
@@ -127,7 +127,7 @@ pub unsafe fn place_hugetlb(
     sharing: c_int,
 ) -> Result<(), Reason> {
     if sharing == libc::MAP_PRIVATE && in_place::is_asked() {
-        // SAFETY: the contract.
+        // SAFETY: the caller keeps this function's contract.
         return unsafe { place_in_file(at, length, protection, libc::MAP_FIXED) };
     }
     let fresh = map_hugetlb(length, protection, sharing)?;
@@ -175,7 +175,7 @@ unsafe fn place_in_file(
     if fork_lock::is_held() {
         return Err(Reason::Forked);
     }
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { in_place::place(at, length, protection, how) }
 }
 
@@ -246,14 +246,14 @@ pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<u
 /// there.
 pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
     if in_place::is_asked() {
-        // SAFETY: replaces nothing.
+        // SAFETY: the call replaces no mapping.
         return unsafe { place_in_file(at, length, raw::READ_WRITE, libc::MAP_FIXED_NOREPLACE) };
     }
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | hugetlb_flags(superpage());
     let start = map_checked(at, flags, -1, length, raw::READ_WRITE)?;
     if start != at {
         // Before Linux 4.17 the address is a hint.
-        // SAFETY: fresh memory of ours.
+        // SAFETY: our own new mapping, which nothing uses yet.
         let _ = unsafe { raw::munmap(start, length) };
         return Err(Reason::Kernel);
     }
@@ -278,7 +278,7 @@ fn map_checked(
     let start = map().map_err(reason_of)?;
     if sharing == libc::MAP_PRIVATE && fork_lock::is_held() {
         // The fork may already have checked for private memory.
-        // SAFETY: fresh memory of ours.
+        // SAFETY: our own new mapping, which nothing uses yet.
         let _ = unsafe { raw::munmap(start, length) };
         return Err(Reason::Forked);
     }

@@ -1,6 +1,6 @@
-//! How much is advised: free blocks in the texts of several machines (pure), and on memory that is fragmented
-//! on purpose (kernel tier: root, a C compiler, some GiB of free memory). What is decided by them is tested in
-//! `advisor`.
+//! How much memory is advised. Pure tests read free blocks from the texts of several machines; others (kernel tier) run
+//! on purposely fragmented memory, and need root, a C compiler and some GiB of free memory. Tests of `advisor` cover
+//! the decisions.
 
 mod common;
 mod programs;
@@ -33,21 +33,21 @@ fn usable(text: &str) -> Free {
     read(text.as_bytes(), 4 * KIB, SUPERPAGE).usable(0, |_| true)
 }
 
-/// A guest of 24 GB.
+/// A guest with 24 GB.
 const GUEST: &str = "\
 Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
 Node 0, zone    DMA32   1044    838    544    332    215    118     66     42     23     14    710 
 Node 0, zone   Normal   3417   4773   3362   1890   1139    397    600    431    308    240   4670 
 ";
 
-/// The same, with one page in each superpage pinned.
+/// The same guest, with one page in each superpage pinned.
 const FRAGMENTED: &str = "\
 Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
 Node 0, zone    DMA32   2376   2168   1873   1663   1549   1450   1398   1373   1355      1     28 
 Node 0, zone   Normal  43488  30924  21101  15068  11420   9200   8181   7586   7164      1      0 
 ";
 
-/// Two nodes, of which the second is fragmented.
+/// Two nodes; the second is fragmented.
 const TWO_NODES: &str = "\
 Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3
 Node 0, zone    DMA32      5      3      2      2      3      2      2      2      3      2    410
@@ -55,13 +55,13 @@ Node 0, zone   Normal    100     80     60     40     20     10      5      4   
 Node 1, zone   Normal  90000  80000  70000  60000  50000  40000  30000  20000   9000      4      1
 ";
 
-/// An Arm server without DMA32, pages of 4 KiB.
+/// An Arm server without DMA32, with pages of 4 KiB.
 const ARM: &str = "\
 Node 0, zone      DMA    120     80     40     20     10      5      2      1      1      0    200
 Node 0, zone   Normal    220     90     30     10      8      4      2      1      1      7   1500
 ";
 
-/// Pages of 64 KiB: superpages of 512 MiB are order 13, the largest.
+/// With pages of 64 KiB, superpages of 512 MiB are order 13, the largest.
 const ARM_64K: &str = "\
 Node 0, zone    DMA32    12     9     4     3     2     1     1     1     0     1     1     1     0      3
 Node 0, zone   Normal   310   120    66    40    21    14     9     4     2     1     1     0     1     55
@@ -71,16 +71,16 @@ Node 0, zone   Normal   310   120    66    40    21    14     9     4     2     
 fn free_blocks_are_those_of_the_machines() {
     let of = |text, base, superpage| read(str::as_bytes(text), base, superpage).usable(0, |_| true);
     let guest = of(GUEST, 4 * KIB, SUPERPAGE);
-    // Order 9 of each zone, and order 10 twice.
+    // Blocks of order 9 in each zone, and blocks of order 10, which count twice.
     assert_eq!(guest.contiguous, (1 + 14 + 240 + 2 * (3 + 710 + 4670)) * SUPERPAGE);
     assert_eq!(of(FRAGMENTED, 4 * KIB, SUPERPAGE).contiguous, (3 + 6 + 56) * SUPERPAGE);
     assert!(of(FRAGMENTED, 4 * KIB, SUPERPAGE).all > 18 * GIB);
     assert_eq!(of(ARM, 4 * KIB, SUPERPAGE).contiguous, (7 + 2 * 1700) * SUPERPAGE);
     assert_eq!(of(ARM_64K, 64 * KIB, 512 * MIB).contiguous, 58 * 512 * MIB);
-    // 64 KiB superpages on 4 KiB pages: order 4.
+    // Superpages of 64 KiB on pages of 4 KiB are order 4.
     let small = of("Node 0, zone Normal 9 9 9 9 3 1\n", 4 * KIB, 64 * KIB);
     assert_eq!(small, Free { contiguous: 5 * 64 * KIB, all: 15 * 9 * 4 * KIB + 5 * 64 * KIB });
-    // 1 GiB is larger than any free list has.
+    // 1 GiB is larger than the blocks of any free list.
     assert_eq!(of(GUEST, 4 * KIB, GIB).contiguous, 0);
 }
 
@@ -91,12 +91,12 @@ fn nodes_count_as_the_kernel_looks_for_superpages() {
     let first = (1 + 2 * 3 + 2 + 2 * 410 + 2 + 2 * 8000) * SUPERPAGE;
     let second = (4 + 2) * SUPERPAGE;
     assert_eq!(blocks.usable(0, |_| true).contiguous, first + second);
-    // On the fragmented node each touch would compact there before it goes to the other.
+    // On the fragmented node each touch would compact before the kernel tries the other node.
     assert_eq!(blocks.usable(1, |_| true).contiguous, second);
-    // Bound away from it: all comes from the other.
+    // A process that is bound to the other node gets all memory from there.
     assert_eq!(blocks.usable(1, |node| node == 0).contiguous, first);
     assert_eq!(blocks.usable(0, |_| false), Free::default());
-    // Nodes beyond those that are told apart.
+    // Nodes whose numbers are above the maximum.
     let many = format!("Node {}, zone Normal 1\nNode 4000000, zone Normal 2\n", MAX_NODES - 1);
     let many = read(many.as_bytes(), 4 * KIB, SUPERPAGE);
     assert_eq!(many.nodes(), 1);
@@ -123,7 +123,7 @@ fn what_is_no_free_list_is_left_out() {
         "",
         "\n\n",
         "Node",
-        "Node 0, zone Normal 1 2 3", // cut off: the last number may be half of one
+        "Node 0, zone Normal 1 2 3", // truncated: the last number may be incomplete
         "Node 0, zone Normal\n",
         "Node 0 zone Normal 1\n",
         "Node x, zone Normal 1\n",
@@ -138,7 +138,7 @@ fn what_is_no_free_list_is_left_out() {
     }
     let beside = format!("garbage\n{huge}{GUEST}Node 0, zone Normal 1 2");
     assert_eq!(usable(&beside), usable(GUEST));
-    // Counts that no machine has stay numbers.
+    // Implausibly large counts are parsed as numbers.
     let most = format!("Node 0, zone Normal {0} {0} {0} {0}\n", usize::MAX);
     assert_eq!(usable(&most).all, usize::MAX);
 }
@@ -168,20 +168,21 @@ fn any_bytes_are_read_to_their_end() {
     }
 }
 
-/// Fragmented memory; whole again when this goes. Others may not depend on free memory meanwhile.
+/// Fragments memory until it is dropped. Tests that need free memory must not run at the same time.
 struct Fragmented {
     child: Child,
     _lock: testkit::MachineLock,
 }
 
 impl Fragmented {
-    /// Leaves `keep` MiB free, of which hardly a superpage is contiguous. `None`: not on this machine.
+    /// Leaves `keep` MiB free, with hardly any contiguous superpage. `None`: this machine lacks something.
     fn new(keep: usize) -> Option<Self> {
         if !testkit::is_root() || !has("cc") || !has_thp() {
             return None;
         }
         let lock = testkit::machine_lock()?;
-        // What pins are not among could be moved later: the page cache goes, and the rest comes together.
+        // Drops the page cache and compacts memory first: otherwise memory that has no pinned pages could be compacted
+        // later.
         let _ = Command::new("sync").status();
         std::fs::write("/proc/sys/vm/drop_caches", "1").ok()?;
         std::fs::write("/proc/sys/vm/compact_memory", "1").ok()?;
@@ -216,7 +217,7 @@ impl Drop for Fragmented {
 
 const NEEDS_MEMORY: &str = "needs root, a C compiler, THP and 5 GiB free in superpages";
 
-/// What the library says and the machine counts about a program that touches `count` pieces.
+/// Runs a program that touches `count` pieces. Returns its output, with the machine's counters.
 fn touch(program: &std::path::Path, pieces: [&str; 4], is_ours: bool) -> String {
     let mut command = Command::new(program);
     command.args(pieces);
@@ -236,18 +237,19 @@ mod exclusive {
         let fragmented = Fragmented::new(4096);
         testkit::require!(fragmented.is_some() && program.is_some(), "{NEEDS_MEMORY}");
         let program = program.expect("built");
-        // What advice that nobody decides about does there: some stalls for each superpage.
+        // For comparison: with advice on all memory there are some stalls for each superpage.
         let blind = touch(&program, ["256", "1", "0", "advised"], false);
         testkit::require!(
             number(&blind, "fallbacks") >= 64,
             "memory could not be fragmented: {blind}"
         );
-        // In pieces of three sizes: so many times the memory.
+        // The pieces have three sizes. The memory is `times` as large as in the run for comparison.
         for (pieces, times) in
             [(["1024", "1", "0", ""], 4), (["64", "16", "0", ""], 4), (["4", "64", "0", ""], 1)]
         {
             let report = touch(&program, pieces, true);
-            // Free blocks come and go, and some cannot be had (kept for atomic requests): at most half.
+            // Free blocks come and go, and some are unavailable (reserved for atomic requests), so up to half as many
+            // stalls are allowed.
             assert!(
                 number(&report, "stalls") < times * number(&blind, "stalls") / 2,
                 "{pieces:?}: {report}; without a decision {blind}"
@@ -268,12 +270,12 @@ mod exclusive {
             number(&blind, "fallbacks") >= 64,
             "memory could not be fragmented: {blind}"
         );
-        // In one piece, and in two that are moved.
+        // The memory is one piece, or two pieces that are moved.
         for pieces in [["1024", "1", "0", ""], ["512", "2", "0", "remapped"]] {
             let before = smaller_faults();
             let report = touch(&program, pieces, true);
             let got = smaller_faults() - before;
-            // Others may have given some back meanwhile.
+            // Other processes may have freed superpages meanwhile.
             let largest = number(&report, "huge_kib") >> 10;
             assert!(got + largest >= 512, "{pieces:?}: {got} of 1024 MiB on 1 MiB; {report}");
             assert!(number(&report, "stalls") < 2 * number(&blind, "stalls"), "{report}; {blind}");
@@ -301,7 +303,7 @@ mod exclusive {
         let program = build("touch.c", "touch_whole", "cc", &["-O2"]);
         for pieces in [["512", "1", "0", ""], ["64", "8", "0", ""]] {
             let report = touch(&program, pieces, true);
-            // All but the ends that are not aligned.
+            // All memory except for unaligned ends.
             assert!(number(&report, "huge_kib") >= 450 << 10, "{pieces:?}: {report}");
         }
     }
@@ -319,19 +321,19 @@ mod exclusive {
             let mut command = Command::new(&program);
             command.args(pieces).envs(under("thp:65536", "mmap", "base"));
             let report = run(command);
-            // khugepaged makes 16 MiB in 10 seconds of them.
+            // khugepaged makes 16 MiB of superpages in 10 seconds.
             assert!(number(&report, "huge_kib") <= 64 << 10, "{pieces:?}: {report}");
         }
     }
 }
 
-/// Superpages of 1 MiB that first touches got since the machine started.
+/// Returns the number of superpages of 1 MiB that first touches got since boot.
 fn smaller_faults() -> u64 {
     let path = "/sys/kernel/mm/transparent_hugepage/hugepages-1024kB/stats/anon_fault_alloc";
     std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// Runs a program with texts in place of files of /proc: what it is told, not what there is.
+/// Runs a program with texts in place of files of /proc, so the library sees these instead of the machine's state.
 fn told(
     program: &str,
     name: &str,
@@ -364,7 +366,7 @@ fn touch_told(name: &str, text: &str, pieces: [&str; 4]) -> Option<String> {
 }
 
 const NEEDS_MOUNTS: &str = "needs root (unshare -m), a C compiler and THP of 2 MiB";
-/// 156 free superpages, of which the margin is 32.
+/// 156 superpages are free; 32 of these are the margin.
 const PARTLY: &str = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 78\n";
 
 #[test]
@@ -374,7 +376,7 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
     let report = touch_told("parted", PARTLY, ["512", "1", "0", "remapped"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
-    // Where others have the superpages meanwhile there are fewer, but never more.
+    // If others take superpages meanwhile the program gets fewer, but never more.
     assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
 }
 
@@ -382,7 +384,7 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
 fn what_a_program_advises_itself_is_decided_too() {
     testkit::lock_machine!(shared);
     testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
-    // The library serves its malloc alone.
+    // The library backs only the memory of malloc.
     let asking = |name: &str, blocks: &str, mib: &str| {
         let pieces = [mib, "1", "0", "advised"];
         told("touch.c", name, "heap", &[("buddyinfo", blocks)], &pieces)
@@ -396,11 +398,11 @@ fn what_a_program_advises_itself_is_decided_too() {
     assert_eq!(number(&report, "huge_kib"), 0, "{report}");
 }
 
-/// An object that grows by `mib` each step: after each, MiB that are advised, and the number of its mappings.
+/// Grows an object by `mib` in each step. Returns after each step the MiB that are advised, and the number of mappings.
 fn grown(kind: &str, mib: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
     let memory = if kind == "malloc" { "heap" } else { "mmap" };
     let arguments: Vec<&str> = [kind, mib].iter().chain(texts).copied().collect();
-    // Whatever others do to the machine's memory meanwhile.
+    // These texts make the result independent of other processes.
     let texts = [("buddyinfo", ""), ("vmstat", "compact_stall 0\nthp_fault_fallback 0\n")];
     let report = told("grow.c", &format!("grow_{kind}"), memory, &texts, &arguments)?;
     println!("{kind}: {report}");
@@ -417,15 +419,15 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
             grown(kind, "64", &[plenty, plenty, FRAGMENTED, FRAGMENTED, plenty, some, plenty]);
         testkit::require!(steps.is_some(), "{NEEDS_MOUNTS}");
         let steps = steps.expect("run");
-        // malloc's objects are some superpages larger or smaller than asked for.
+        // malloc's objects are a few superpages larger or smaller than requested.
         let about = |mib: u64, (advised, _): (u64, u64)| advised.abs_diff(mib) <= 4;
         assert!(about(64, steps[0]) && about(128, steps[1]), "{kind}: {steps:?}");
-        // What was there keeps its advice, what came has none, and is still moved with it.
+        // The old part keeps its advice, and the new part has none; both are still moved together.
         assert!(about(128, steps[2]) && steps[2].1 == 2, "{kind}: {steps:?}");
-        // It was filled meanwhile: what it has does not matter any more.
+        // The program has filled the object meanwhile, so the advice on that part no longer matters.
         assert!(about(192, steps[3]) && steps[3].1 == 2, "{kind}: {steps:?}");
         assert!(about(320, steps[4]) && steps[4].1 == 1, "{kind}: {steps:?}");
-        // 170 superpages are free, of which the margin is 32, and 64 MiB more than needed must be.
+        // 170 superpages are free; 32 of these are the margin, and 64 MiB must remain free.
         assert!(about(384, steps[5]), "{kind}: {steps:?}");
         assert!(about(448, steps[6]) && steps[6].1 == 1, "{kind}: {steps:?}");
     }
@@ -441,7 +443,7 @@ fn an_object_without_advice_that_was_filled_is_advised_where_it_grows_as_far_as_
         testkit::require!(steps.is_some(), "{NEEDS_MOUNTS}");
         let steps = steps.expect("run");
         assert_eq!(steps[0].0, 0, "{kind}: {steps:?}");
-        // All that was there, and of 256 MiB more 248: (156 - 32) superpages.
+        // All of the old part is advised, and 248 MiB of the new 256 MiB: (156 - 32) superpages.
         let (advised, parts) = steps[1];
         assert!((500..=508).contains(&advised) && parts == 2, "{kind}: {steps:?}");
     }
@@ -457,7 +459,7 @@ fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
     assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
 }
 
-/// Whether 3 GiB lie free in superpages.
+/// Returns whether 3 GiB are free in superpages.
 fn is_whole() -> bool {
     let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
     read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true).contiguous > 3 * GIB
@@ -468,20 +470,20 @@ fn a_program_that_may_have_a_filter_opens_no_file() {
     testkit::lock_machine!(shared);
     let told = touch_told("sealed", FRAGMENTED, ["64", "4", "0", "sealed"]);
     testkit::require!(told.is_some(), "{NEEDS_MOUNTS}");
-    // Nothing was read before, so it is as if nothing were known: advised.
+    // Free blocks were never read, so the library advises as if they were unknown.
     let report = told.expect("run");
     testkit::require!(number(&report, "fallbacks") == 0, "memory is fragmented: {report}");
     assert!(number(&report, "huge_kib") >= 200 << 10, "{report}");
 }
 
-/// A setting of the machine, as it was again when this goes. Tests that depend on it wait.
+/// A changed setting of the machine, restored on drop. Tests that depend on it wait.
 struct Setting {
     _before: testkit::AsFound,
     _lock: Option<testkit::MachineLock>,
 }
 
 impl Setting {
-    /// Switches THP of a size on where advised; `None`: not on this machine.
+    /// Sets THP of a size to `madvise`; `None`: not on this machine.
     fn thp_of(kib: usize) -> Option<Self> {
         let lock = testkit::machine_lock()?;
         let mut setting = Self::locked_thp_of(kib)?;
@@ -489,7 +491,7 @@ impl Setting {
         Some(setting)
     }
 
-    /// The same for who holds the machine's lock already.
+    /// As `thp_of`, for callers that already hold the machine's lock.
     fn locked_thp_of(kib: usize) -> Option<Self> {
         let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
         let before = testkit::AsFound::note([&path]);

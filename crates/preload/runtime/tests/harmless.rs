@@ -1,16 +1,16 @@
-//! No program can tell the difference but by its speed: each case has the same outcome natively and in
-//! each mode (with every change in two of them).
+//! A program with the library behaves as without it, except for its speed: each case has the same outcome natively and
+//! in each mode (with every change in two of them).
 //!
-//! An outcome is how the program ended (status, signal, or that it hung for three minutes) and what it
-//! wrote, without addresses and without the library's own messages. Programs are in
-//! `programs/harmless`; each says there what it shows. Modes: T `--heap --mmap --pages thp`,
-//! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with
-//! `--shm`, K as T with `--stack 4M` and something to say at the end. No test asserts a time; `scripts/harmless-times` prints those.
+//! An outcome is how the program ended (status, signal, or a hang of three minutes) and what it wrote, without
+//! addresses and without the library's own messages. Programs are in `programs/harmless`; a comment in each says what
+//! it shows. Modes: T `--heap --mmap --pages thp`, P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap
+//! --pages hugetlb`, S the same with `--shm`, K as T with `--stack 4M` and a message at the end. No test asserts a
+//! time; `scripts/harmless-times` prints times.
 //!
-//! `SUPERPAGE_TEST_MODES=TP` leaves the others out; `SUPERPAGE_TEST_LIBRARY` names another library.
+//! `SUPERPAGE_TEST_MODES=TP` selects modes; `SUPERPAGE_TEST_LIBRARY` names another library.
 //!
-//! Kernel tier: T and P need THP. Privileged tier: H and S raise the pool's limit and hold the
-//! machine's lock, once for all cases: this program is one of those that run alone.
+//! Kernel tier: T and P need THP. Privileged tier: H and S raise the pool's limit and hold the machine's lock, once for
+//! all cases, so this program runs alone.
 
 mod common;
 #[path = "harmless/memory.rs"]
@@ -23,7 +23,7 @@ mod programs;
 #[path = "harmless/tools.rs"]
 mod tools;
 
-/// Each program, its cases, and in which modes they are compared.
+/// Each program, its cases, and the modes in which they are compared.
 macro_rules! cases {
     ($($program:ident { $($case:ident [$($mode:ident)*])* })*) => {
         $(mod $program {
@@ -36,7 +36,7 @@ macro_rules! cases {
     };
 }
 
-/// Runs one case of a program everywhere.
+/// Runs one case of a program in all its modes.
 fn compare_case(program: &'static str, case: &str, modes: &[modes::Mode]) {
     let path = outcome::built(program);
     testkit::require!(path.is_some(), "no C compiler");
@@ -62,7 +62,7 @@ cases! {
         unmap_part                              [T P H S]
         raw_system_calls                        [T P H S]
         guards_while_others_fork                [T P H S]
-        // The kernel refuses it for part of a page of the pool.
+        // The kernel refuses this call for part of a page of the pool.
         raw_protection_and_fork                 [T P]
     }
     advice {
@@ -73,7 +73,7 @@ cases! {
         no_superpages                           [T P H S]
         fresh_memory_is_not_resident            [T P H S]
         populates                               [T P H S]
-        // A kernel before Linux 5.14 has no private memory on the pool.
+        // Before Linux 5.14 private memory cannot be on the pool.
         populates_without_advice                [T P]
     }
     remap {
@@ -113,8 +113,8 @@ cases! {
         sees_writes                             [T P H S]
     }
     transfers {
-        // On the pool the first fails with ENOMEM and the second loses what a device writes meanwhile: what
-        // cannot be kept (docs/decisions/pool.md#8).
+        // On the pool the first case fails with ENOMEM, and in the second what a device writes meanwhile is lost;
+        // neither can be avoided (docs/decisions/pool.md#8).
         registered_buffer                       [T P]
         reads_in_flight                         [T P]
         system_calls_of_another_thread          [T P H S]

@@ -1,5 +1,5 @@
-//! The library's locks, built into this program: who waits gets in, who comes back is told so, and a
-//! forked child is not stopped by what its parent's threads held.
+//! The library's locks, compiled into this program: waiting threads get the lock, a thread that already holds it is
+//! told so, and a forked child is not blocked by locks that its parent's threads held.
 
 #![allow(dead_code, missing_docs, reason = "modules of the library, of which a part is used")]
 
@@ -21,7 +21,7 @@ use lock::{Lock, Rank};
 static FIRST: Lock<u64> = Lock::new(Rank::Stacks, 0);
 static LAST: Lock<u64> = Lock::new(Rank::Table, 0);
 
-/// There is one lock of each level, and each test wants them for itself.
+/// Serializes the tests: there is one lock of each level, and each test needs it exclusively.
 fn alone() -> MutexGuard<'static, ()> {
     static TESTS: Mutex<()> = Mutex::new(());
     TESTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -108,25 +108,25 @@ fn who_comes_back_is_told() {
 #[test]
 fn a_handler_that_takes_an_earlier_lock_is_told() {
     let _alone = alone();
-    // What a handler is known by: it blocks its own signal.
+    // The lock recognizes a handler by the signal that is blocked while it runs.
     let before = raw::set_signals(1 << (libc::SIGUSR1 - 1));
     let inner = LAST.with(|_| FIRST.with(|_| ()));
     raw::set_signals(before);
     assert_eq!(inner, Some(None));
 }
 
-/// Runs `work` in a forked child; its status.
+/// Runs `work` in a forked child; returns its status.
 fn in_child(work: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child does what it is given and ends.
+    // SAFETY: the child runs `work` and ends.
     match unsafe { libc::fork() } {
         0 => {
             let code = i32::from(!work());
-            // SAFETY: ends the child.
+            // SAFETY: the call ends the child.
             unsafe { libc::_exit(code) }
         }
         pid => {
             let mut status = -1;
-            // SAFETY: a live local.
+            // SAFETY: the pointer is to a live local variable.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             status
         }
@@ -150,7 +150,7 @@ fn a_child_is_not_stopped_by_its_parents_threads() {
     let _alone = alone();
     while_held(|_| {
         let status = in_child(|| {
-            // SAFETY: a number.
+            // SAFETY: alarm takes a number.
             unsafe { libc::alarm(90) };
             let mut found = None;
             LAST.after_fork(|value, was_held| found = Some((*value, was_held)));

@@ -1,5 +1,5 @@
-//! Parts of the library, built into this program at the root, with the unit tests in them: the library as a whole is no test
-//! program, since its malloc would be the test's own.
+//! Unit tests of the library's parts, which are compiled into this program at the root. The whole library cannot be a
+//! test program, because its malloc would replace the test's.
 //!
 //! Pure tier.
 
@@ -39,7 +39,7 @@ mod text;
 #[path = "../src/prepare/zero.rs"]
 mod zero;
 
-/// Each file of the library that has unit tests is built into this program: elsewhere they would not run.
+/// Each file of the library with unit tests is compiled into this program: elsewhere these tests would not run.
 #[test]
 fn no_unit_test_of_the_library_is_left_out() {
     fn with_tests(directory: &std::path::Path, found: &mut Vec<String>) {

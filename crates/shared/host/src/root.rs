@@ -157,9 +157,12 @@ impl ReadError {
 
     /// Whether the kernel refused for lack of privilege.
     pub fn is_denied(&self) -> bool {
+        /// asm-generic/errno-base.h, the same on every Linux architecture.
+        const EPERM: i32 = 1;
+        const EACCES: i32 = 13;
         match self {
             Self::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-            Self::Sys(error) => error.source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Sys(error) => [EPERM, EACCES].contains(&error.errno()),
             Self::Malformed { .. } => false,
         }
     }

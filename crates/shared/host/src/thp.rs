@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use units::PageSize;
 
 use crate::root::Reasons;
-use crate::{ReadError, Root, root};
+use crate::{ReadError, Root, Unknown, root};
 
 /// Directory of the THP files.
 pub(crate) const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -84,6 +84,13 @@ impl Thp {
     /// values.
     pub fn from_root(root: &Root) -> Option<Self> {
         Self::read_parts(root, Parts::Settings, &mut Reasons::default())
+    }
+
+    /// Like [`Self::from_root`], with the reasons for missing values.
+    pub fn settings(root: &Root) -> (Option<Self>, Vec<Unknown>) {
+        let mut reasons = Reasons::default();
+        let thp = Self::read_parts(root, Parts::Settings, &mut reasons);
+        (thp, reasons.0)
     }
 
     /// Reads settings and counters.

@@ -303,19 +303,19 @@ macro_rules! facts {
 }
 
 facts! {
-    Pages "pages" Number "base pages" [Fault Scan Split] "What the size at hand holds: 16 for 64K, 512 for 2M.",
-    Populated "populated" Number "base pages" [Fault Scan Split] "Pages of it that are in memory.",
-    Accessed "accessed" Truth "" [Scan] "A page of its superpage's worth was walked to since the scan last came by.",
-    Coverage "coverage" Number "base pages" [Scan Split] "Pages of it that were accessed in the sampling window; in a scan a moving average.",
-    Skew "skew" Number "per cent" [Scan Split] "Pages in memory that were not accessed in the window, of all that are.",
-    Misses "misses" Number "walks" [Scan] "Walks of the page table to it in the sampling window: TLB misses. A moving average.",
-    Profiled "profiled" Number "walks per unit of time" [Fault Scan Split] "TLB misses that a superpage of this size would spare, by the profile.",
+    Pages "pages" Number "base pages" [Fault Scan Split] "Number of base pages of the size in question: 16 for 64K, 512 for 2M.",
+    Populated "populated" Number "base pages" [Fault Scan Split] "Pages of the extent that are in memory.",
+    Accessed "accessed" Truth "" [Scan] "A page of its region was walked to since the scan's last visit.",
+    Coverage "coverage" Number "base pages" [Scan Split] "Pages of the extent that were accessed in the sampling window; in a scan, a moving average.",
+    Skew "skew" Number "per cent" [Scan Split] "Share of the extent's pages in memory that were not accessed in the window.",
+    Misses "misses" Number "walks" [Scan] "Page walks to the extent in the sampling window (TLB misses); a moving average.",
+    Profiled "profiled" Number "walks per unit of time" [Fault Scan Split] "TLB misses that a superpage of this size would avoid, according to the profile.",
     Benefit "benefit" Number "cycles per unit of time" [Fault Scan Split] "profiled times estimate.miss-cycles.",
-    Cost "cost" Number "cycles" [Fault Scan] "estimate.prepare-cycles unless prezeroed, and estimate.shortage-cycles where no superpage is free.",
+    Cost "cost" Number "cycles" [Fault Scan] "estimate.prepare-cycles unless prezeroed, plus estimate.shortage-cycles if no superpage is free.",
     Prezeroed "prezeroed" Truth "" [Fault Scan] "The next free superpage is zeroed.",
     FreeSuperpages "free_superpages" Number "superpages" [Fault Scan Split] "Free superpages of the machine.",
-    FreePercent "free_percent" Number "per cent" [Fault Scan Split] "Free memory of all memory.",
-    Advised "advised" Truth "" [Fault Scan Split] "The program advised superpages for it (MADV_HUGEPAGE).",
+    FreePercent "free_percent" Number "per cent" [Fault Scan Split] "Free memory as a share of all memory.",
+    Advised "advised" Truth "" [Fault Scan Split] "The program advised superpages for this memory (MADV_HUGEPAGE).",
 }
 
 impl Policy {

@@ -56,7 +56,7 @@ pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::R
 /// Runs in the forked child and forks again. The parent becomes the guard; the new child returns and execs the
 /// program.
 fn insert_guard(starter: Pid, pid_writer: i32) -> io::Result<()> {
-    // SAFETY: see the module.
+    // SAFETY: see "Safety" of this module.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         let mut before = std::mem::zeroed::<libc::sigset_t>();
@@ -86,7 +86,7 @@ fn insert_guard(starter: Pid, pid_writer: i32) -> io::Result<()> {
 
 /// Requests `signal` at the exit of the thread that started this process; `parent` is that thread's process.
 fn die_with(signal: i32, parent: i32) -> io::Result<()> {
-    // SAFETY: integers only.
+    // SAFETY: all arguments are numbers.
     unsafe {
         if libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) != 0 {
             return Err(io::Error::last_os_error());
@@ -140,7 +140,7 @@ fn reap(program: i32) -> Option<i32> {
 
 /// Exits as the program did. The guard does not dump core: the program has dumped its own, if any.
 fn end_as(status: i32) -> ! {
-    // SAFETY: integers only.
+    // SAFETY: all arguments are numbers.
     unsafe {
         if libc::WIFSIGNALED(status) {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
@@ -165,7 +165,7 @@ fn end_all() -> ! {
             libc::nanosleep(&PAUSE, std::ptr::null_mut());
         }
     }
-    // SAFETY: an integer.
+    // SAFETY: _exit takes an integer.
     unsafe { libc::_exit(1) }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         let mut command = Command::new("sh");
         let guarded = spawn(command.args(["-c", script]).stdout(write), |_| {}).unwrap();
         ready.read_exact(&mut [0]).unwrap();
-        // SAFETY: integers only.
+        // SAFETY: all arguments are numbers.
         let groups = unsafe { [libc::getpgid(guarded.program.0), libc::getpgrp()] };
         assert_eq!(groups[0], groups[1]);
         crate::signal::send(guarded.guard, libc::SIGINT).unwrap();

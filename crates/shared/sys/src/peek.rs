@@ -73,7 +73,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             loop {
-                // SAFETY: no arguments.
+                // SAFETY: the call takes no arguments.
                 unsafe { libc::pause() };
             }
         }

@@ -26,7 +26,7 @@ pub fn set_thp(control: ThpControl) -> Result<(), SysError> {
         ThpControl::OnlyAdvised => (1, PR_THP_DISABLE_EXCEPT_ADVISED),
     };
     let disable: libc::c_ulong = disable;
-    // SAFETY: integers only.
+    // SAFETY: all arguments are numbers.
     match unsafe {
         libc::prctl(
             libc::PR_SET_THP_DISABLE,
@@ -44,7 +44,7 @@ pub fn set_thp(control: ThpControl) -> Result<(), SysError> {
 /// `prctl(PR_GET_THP_DISABLE)`: reads back the current control.
 pub fn thp() -> Result<ThpControl, SysError> {
     let zero: libc::c_ulong = 0;
-    // SAFETY: integers only.
+    // SAFETY: all arguments are numbers.
     match unsafe { libc::prctl(PR_GET_THP_DISABLE, zero, zero, zero, zero) } {
         0 => Ok(ThpControl::System),
         1 => Ok(ThpControl::Disabled),

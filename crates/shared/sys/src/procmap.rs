@@ -9,6 +9,8 @@ use crate::SysError;
 
 /// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); none of our crates has it yet.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+/// PROCMAP_QUERY_COVERING_OR_NEXT_VMA of the same file.
+const OR_NEXT: u64 = 0x10;
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
@@ -57,6 +59,8 @@ pub struct Found {
     pub device: (u32, u32),
     /// See `device`.
     pub inode: u64,
+    /// Bytes of its pages: the base page size, or the page size of a hugetlb pool.
+    pub page_size: u64,
     /// The file's path, or the name that the kernel or the program gave the VMA.
     pub name: String,
 }
@@ -78,9 +82,23 @@ impl Procmap {
     /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: returns the VMA that contains `address`. Linux
     /// 6.11 (`ENOTTY` before). `ENOENT`: no VMA contains `address`. `ESRCH`: the process exited or called exec.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
+        self.query(address, 0)
+    }
+
+    /// The VMA that contains `address`, else the first one above; `None` if there is none. Linux 6.11 (`ENOTTY` before).
+    /// The kernel's gate VMA (`[vsyscall]`) is not found. `ESRCH`: the process exited or called exec.
+    pub fn at_or_above(&self, address: u64) -> Result<Option<Found>, SysError> {
+        match self.query(address, OR_NEXT) {
+            Err(error) if error.errno() == libc::ENOENT => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    fn query(&self, address: u64, flags: u64) -> Result<Found, SysError> {
         let mut name = [0u8; libc::PATH_MAX as usize];
         let mut query = Query {
             size: size_of::<Query>() as u64,
+            query_flags: flags,
             query_addr: address,
             vma_name_size: name.len() as u32,
             vma_name_addr: name.as_mut_ptr() as u64,
@@ -104,6 +122,7 @@ impl Procmap {
             offset: query.vma_offset,
             device: (query.dev_major, query.dev_minor),
             inode: query.inode,
+            page_size: query.vma_page_size,
             name: String::from_utf8_lossy(name).into_owned(),
         })
     }
@@ -129,6 +148,12 @@ mod tests {
                 assert_eq!((found.inode, found.name.as_str()), (0, ""));
                 assert!(found.start <= memory.address());
                 assert!(found.end >= memory.address() + (8 << 20));
+                assert_eq!(found.page_size, crate::param::page_size().bytes());
+                assert_eq!(maps.at_or_above(at).unwrap(), Some(found.clone()));
+                // Nothing is mapped at address 0 (vm.mmap_min_addr).
+                let lowest = maps.at_or_above(0).unwrap().unwrap();
+                assert!(lowest.start > 0 && lowest.start <= found.start);
+                assert_eq!(maps.at_or_above(u64::MAX - 0xfff).unwrap(), None);
                 let open: fn(Pid) -> Result<Procmap, SysError> = Procmap::open;
                 let code = maps.at(open as usize as u64).unwrap();
                 let own = std::env::current_exe().unwrap();

@@ -9,7 +9,7 @@ use crate::SysError;
 /// `int kill(pid_t pid, int sig)` to one process; never to a process group or to all processes.
 pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     assert!(pid.0 > 0, "{pid:?} is no single process");
-    // SAFETY: integers only.
+    // SAFETY: all arguments are numbers.
     match unsafe { libc::kill(pid.0, signal) } {
         0 => Ok(()),
         _ => Err(SysError::last("kill", format!("{pid:?} with signal {signal}"))),

@@ -52,7 +52,7 @@ impl User {
         };
         let mut groups = vec![0; 1 << 10];
         let mut count = groups.len() as libc::c_int;
-        // SAFETY: see the module.
+        // SAFETY: see "Safety" of this module.
         let listed = unsafe {
             libc::getgrouplist(asked.as_ptr(), found.pw_gid, groups.as_mut_ptr(), &mut count)
         };
@@ -88,7 +88,7 @@ impl User {
     /// runs as the user. Changing the user clears the parent-death signal (prctl(2)), so this function sets it again.
     pub(crate) fn become_user(&self) -> io::Result<()> {
         let done = |code| if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-        // SAFETY: see the module.
+        // SAFETY: see "Safety" of this module.
         unsafe {
             if libc::getuid() == self.id && libc::geteuid() == self.id {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Which allocations are advised. What the kernel makes of advice is not looked at.
+//! Which allocations are advised. The tests do not check whether the kernel follows the advice.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -6,7 +6,7 @@ use superpage_sys::heap::Heap;
 
 const MIB: usize = 1 << 20;
 
-/// Whether the mapping that holds `address` is advised (`hg` among its flags, proc_pid_smaps(5)).
+/// Returns whether the mapping that contains `address` is advised (flag `hg`, proc_pid_smaps(5)).
 fn is_advised(address: usize) -> bool {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut inside = false;
@@ -23,10 +23,10 @@ fn is_advised(address: usize) -> bool {
     panic!("{address:#x} is in no mapping");
 }
 
-/// Whether an allocation of `size`, grown from `from`, is advised in its middle.
+/// Returns whether the middle of an allocation is advised that grew from `from` to `size` bytes.
 fn allocated(heap: &Heap, from: usize, size: usize) -> bool {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
-    // SAFETY: each block is freed once, with the size that it has then.
+    // SAFETY: each block is freed once, with its current size.
     unsafe {
         let mut start = heap.alloc_zeroed(layout(from));
         if from != size {

@@ -1,8 +1,8 @@
 //! Look-ups per second, on one core: `cargo bench -p superpage-tlb-sim`.
 //!
-//! The streams are the usual ones of TLB studies, 16 Mi accesses each, made beforehand. A repetition
-//! of the page before is not looked up, as in the engine. Time is this thread's, the best of five passes.
-//! Arguments: names of machines (default: three shapes), `--naive` for the oracle as well.
+//! The streams are the usual ones of TLB studies, with 16 Mi accesses each, generated beforehand. As in the engine, an
+//! access to the same page as before is not looked up. Times are CPU times of this thread, the best of five passes.
+//! Arguments: names of machines (default: three shapes), `--naive` to also measure the reference model.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use superpage_tlb_sim::{Naive, Translate, Visitor, dispatch};
 
 const ACCESSES: u32 = 16 << 20;
 
-/// Pages of each access, and the size of all of them.
+/// The page of each access, and the total size of the pages.
 struct Stream {
     name: &'static str,
     pages: Vec<u32>,
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// What a walk costs on each stream, as a plausibility check of the cost model.
+/// Prints the cost of walks for each stream, as a plausibility check of the cost model.
 fn walks(machine: &Machine, streams: &[Stream]) {
     for size in [Size::Base, Size::Large] {
         print!("{:<24}", format!("  cycles/walk {}", size.name()));
@@ -96,13 +96,13 @@ impl Visitor for Bench<'_> {
     }
 }
 
-/// Seconds that this thread has run, so that a busy machine disturbs less.
+/// CPU time of this thread in seconds, which a busy machine affects less than wall time.
 fn now() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// One pass over a stream, block by block as the engine does it; walks that it took.
+/// Makes one pass over a stream, block by block like the engine; returns the number of walks.
 fn pass<T: Translate>(tlb: &mut T, pages: &[u32], size: Size) -> u64 {
     let mut walks = 0;
     for block in pages.chunks(16 << 10) {
@@ -137,8 +137,8 @@ fn streams() -> Vec<Stream> {
             (0..ACCESSES).map(|_| ((u64::from(draw() as u32) * pages) >> 32) as u32).collect();
         Stream { name, pages }
     };
-    // An edge list read in order, eight bytes each, and for each edge a vertex of 256 MiB, most of
-    // them among few: the third power of a uniform number.
+    // An edge list read in order, eight bytes per edge, and for each edge a vertex in 256 MiB. Most edges lead to few
+    // vertices: the index is the third power of a uniform number.
     let vertices = random("", 1 << 24);
     let pagerank = (0..ACCESSES).zip(&vertices.pages).map(|(i, &vertex)| {
         let skewed = (f64::from(vertex) / f64::from(1 << 24)).powi(3);

@@ -1,6 +1,6 @@
-//! How fast a trace is read: `cargo run --release -p superpage-trace --example speed -- FILE...`
+//! Measures how fast traces are read: `cargo run --release -p superpage-trace --example speed -- FILE...`
 //!
-//! Each file is read five times into one block; the best time counts, because the others had company.
+//! Each file is read five times into one block. The best time counts, because other programs may disturb the others.
 
 use std::path::Path;
 use std::time::Instant;

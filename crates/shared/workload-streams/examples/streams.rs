@@ -1,5 +1,6 @@
-//! How fast streams are made (the dev profile is optimised too): `cargo run -p superpage-workload-streams --example streams [-- SPEC...]`.
-//! Each is read for about two seconds of CPU time (others may use the machine), from its last phase on.
+//! Measures how fast streams are generated (the dev profile is optimised too): `cargo run -p superpage-workload-streams
+//! --example streams [-- SPEC...]`. Each stream is read for about two seconds of CPU time (other programs may run),
+//! starting at its last phase.
 
 use superpage_workload_streams::{Setup, catalog};
 use trace::{Block, Event};
@@ -21,7 +22,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds that this process was on a CPU.
+/// CPU time of this process in nanoseconds.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_default()

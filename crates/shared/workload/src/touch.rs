@@ -234,7 +234,7 @@ fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), Worklo
             Some(timers) => Some(touch_timed(plan, words, pages, timers)),
         })
     })?;
-    let memory = memory.into_inner().expect("thread 0 stores what the allocator said")?;
+    let memory = memory.into_inner().expect("thread 0 stores the allocator's result")?;
     let mut sum = timers();
     for result in results {
         if let (Some(sum), Some(one)) = (&mut sum, &result?) {

@@ -1,8 +1,8 @@
-//! What times single accesses and requests must not allocate while it does: the allocator is what is measured.
-//! All calls of it by the thread that works are counted.
+//! Code that times single accesses and requests must not allocate while it does so, because the allocator is part of
+//! the measurement. The test counts allocations of the working thread.
 //!
 //! # Safety
-//! The allocator here hands every call on to the system's, unchanged.
+//! This allocator passes every call on to the system's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use units::ByteSize;
 struct Counting;
 
 thread_local! {
-    /// By this thread: the harness has one of its own.
+    /// Allocations of this thread; the test harness has threads of its own.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -21,11 +21,11 @@ fn count() {
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
@@ -41,8 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Lists that grow while results are told; a block is never resized.
-        // SAFETY: as above.
+        // Lists grow while results are reported, but no block may be resized here. SAFETY: as above.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

@@ -1,4 +1,4 @@
-//! Every workload end to end on small memory: what it accepts, refuses and reports.
+//! Every workload end to end on small memory: options, errors and reports.
 
 use std::num::NonZeroUsize;
 
@@ -83,7 +83,7 @@ fn no_size_or_thread_count_panics_in_the_check() {
                 let _ = workload.check(&settings, Some(ByteSize::gib(1)));
             }
         }
-        // More than any address space: the allocator says no, nothing aborts.
+        // More memory than any address space: the allocation fails, and nothing aborts.
         let settings = Settings { size: ByteSize(1 << 60), ..settings(workload, 1) };
         let error = workload.run(&settings).unwrap_err();
         assert!(matches!(error, WorkloadError::Allocation { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! Privileged tier: changes the overcommit limit of the pool, and has it put back.
+//! Privileged tier: changes the overcommit limit of the pool, and checks that it is restored.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

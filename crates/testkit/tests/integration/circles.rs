@@ -1,17 +1,17 @@
-//! Modules of a crate do not use each other in circles that run through several folders: what is below can be read
-//! without what is above.
+//! Modules of a crate have no import cycles that span several folders, so a reader of a lower folder needs none of the
+//! upper ones.
 //!
-//! Read are the sources' `use` lines and paths (`crate::`, `super::`, `self::`, a child's name). A module that is a
-//! folder (`x/mod.rs`, or `x.rs` beside `x/`) belongs to its folder. The root of a crate only hands names on and is
-//! left out, as are modules of tests.
+//! The test reads the sources' `use` lines and paths (`crate::`, `super::`, `self::`, a child's name). A module with a
+//! folder (`x/mod.rs`, or `x.rs` beside `x/`) belongs to that folder. The root of a crate, which only re-exports names,
+//! and test modules are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A module by its path within its crate.
+/// A module, as its path in the crate.
 type Module = Vec<String>;
-/// Which modules each module uses.
+/// Modules that each module uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
 #[test]
@@ -44,10 +44,10 @@ fn circles_are_found() {
     assert_eq!(of(&[a, ("b", true, ""), ("b::y", false, "// use crate::a::Other;")]), 0);
     assert_eq!(of(&[a, ("b", true, ""), ("b::y", false, "fn f() { super::super::a::f() }")]), 1);
     assert_eq!(of(&[a, ("b", true, ""), ("b::y", false, "use crate::{c::{self, D}, a::E};")]), 1);
-    // Two files of one folder may.
+    // Two files of one folder may use each other.
     let y = ("b::y", false, "use super::z::Z;");
     assert_eq!(of(&[("b", true, ""), y, ("b::z", false, "use super::y::Y;")]), 0);
-    // A name that is handed on from below is no use of it.
+    // A re-export of a lower module's name does not count as a use.
     assert_eq!(of(&[("a", true, "pub use x::X;"), ("a::x", true, "use super::Y;")]), 0);
     assert_eq!(of(&[("a", true, "fn f() { x::f() }"), ("a::x", true, "use super::Y;")]), 1);
 }
@@ -66,7 +66,7 @@ fn find_crates(folder: &Path, sources: &mut Vec<PathBuf>) {
     sources.sort();
 }
 
-/// The modules of a crate: whether each is a folder, and its text.
+/// Returns the modules of a crate: whether each is a folder, and its text.
 fn read(source: &Path) -> BTreeMap<Module, (bool, String)> {
     let mut texts = BTreeMap::new();
     let mut folders = vec![source.to_path_buf()];
@@ -95,7 +95,7 @@ fn read(source: &Path) -> BTreeMap<Module, (bool, String)> {
     texts
 }
 
-/// Circles through several folders.
+/// Returns cycles that span several folders.
 fn circles(texts: &BTreeMap<Module, (bool, String)>) -> Vec<BTreeSet<Module>> {
     let modules: BTreeSet<&Module> = texts.keys().collect();
     let uses: Uses = texts
@@ -127,7 +127,7 @@ fn circles(texts: &BTreeMap<Module, (bool, String)>) -> Vec<BTreeSet<Module>> {
     found
 }
 
-/// All that a module uses, and what that uses.
+/// Returns all modules that a module uses directly or indirectly.
 fn reach<'a>(uses: &'a Uses, module: &Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut left: Vec<&Module> = uses[module].iter().collect();
@@ -139,13 +139,13 @@ fn reach<'a>(uses: &'a Uses, module: &Module) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// A path that is written in a module, and whether it is handed on.
+/// A path in a module's source, and whether it is re-exported.
 struct Written {
     parts: Vec<String>,
     is_handed_on: bool,
 }
 
-/// The module that a path leads to, if it leads to one of this crate.
+/// Returns the module of this crate to which a path leads, if any.
 fn target(modules: &BTreeSet<&Module>, from: &Module, path: &Written) -> Option<Module> {
     let mut parts = path.parts.iter().peekable();
     let mut base = from.clone();
@@ -175,7 +175,7 @@ fn target(modules: &BTreeSet<&Module>, from: &Module, path: &Written) -> Option<
     (!base.is_empty()).then_some(base)
 }
 
-/// The paths of a source, without comments, strings and modules of tests.
+/// Returns the paths in a source, ignoring comments, strings and test modules.
 fn paths(text: &str) -> Vec<Written> {
     let text = text.split_once("#[cfg(test)]\nmod ").map_or(text, |(before, _)| before);
     let mut code = String::new();
@@ -204,7 +204,7 @@ fn paths(text: &str) -> Vec<Written> {
     found
 }
 
-/// The paths of a `use` line's tree.
+/// Expands the tree of a `use` line into paths.
 fn expand(prefix: &[String], tree: &str, is_handed_on: bool, found: &mut Vec<Written>) {
     let (mut depth, mut start) = (0, 0);
     let ends = tree.char_indices().filter(|&(_, c)| {
@@ -228,7 +228,7 @@ fn expand(prefix: &[String], tree: &str, is_handed_on: bool, found: &mut Vec<Wri
     }
 }
 
-/// Paths within code: names joined by `::`.
+/// Finds paths in code: names joined by `::`.
 fn written_in(code: &str, found: &mut Vec<Written>) {
     for path in code.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
         let parts: Vec<String> = path.split("::").map(String::from).collect();

@@ -1,4 +1,4 @@
-//! `cargo test -p CRATE --test NAME` and the like in pages: there is such a crate, and it has that test, example or
+//! Checks commands such as `cargo test -p CRATE --test NAME` in pages: the crate exists, and has that test, example or
 //! bench.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn what_a_crate_lacks_is_found() {
     }
 }
 
-/// The words after `cargo` of commands about one crate: in backticks, or on a line of a shell session.
+/// Returns the words after `cargo` of commands about one crate, in backticks or in shell sessions.
 fn commands(page: &str) -> Vec<Vec<&str>> {
     let sessions = page.lines().filter_map(|line| line.strip_prefix("$ "));
     let all = page.split('`').skip(1).step_by(2).chain(sessions);
@@ -53,7 +53,7 @@ fn commands(page: &str) -> Vec<Vec<&str>> {
     words.filter(|words: &Vec<&str>| words.contains(&"-p")).collect()
 }
 
-/// What of a command there is not.
+/// Returns the first part of a command that does not exist.
 fn missing(command: &[&str], packages: &BTreeMap<String, PathBuf>) -> Option<String> {
     let value = |flag| {
         let at = command.iter().position(|word| *word == flag)?;

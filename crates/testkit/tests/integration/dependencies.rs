@@ -1,4 +1,4 @@
-//! Every crate that is not ours has a row in docs/dependencies.md, and nothing else has.
+//! docs/dependencies.md has a row for every external crate, and no other rows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn every_dependency_has_its_reason() {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
     let (page, _) = page.split_once("\n## ").expect("what is written by hand");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-    // What stands in parentheses says more of it.
+    // Text in parentheses is a comment.
     let names = rows.skip(1).flat_map(|cell| cell.split(" (").next().unwrap().split(", "));
     let named: BTreeSet<&str> = names.collect();
     assert_eq!(used, named, "left: Cargo.toml, right: docs/dependencies.md");

@@ -1,8 +1,8 @@
-//! The invariants of docs/architecture.md: each names a test that exists, and two of them are checked here.
+//! Checks that each invariant of docs/architecture.md names an existing test; two invariants are tested here.
 
 use super::quantities::sources;
 
-/// What makes a decision depend on more than its arguments.
+/// Code by which a decision would depend on more than its arguments.
 const IMPURE: [&str; 13] = [
     "std::env",
     "std::fs",
@@ -46,7 +46,7 @@ fn each_invariant_names_a_test_that_exists() {
 fn a_policy_decides_from_its_arguments() {
     let found = impure(&super::root().join("crates/shared/policy/src"));
     assert!(found.is_empty(), "{found:?}");
-    // The search finds I/O in a crate that has some.
+    // Checks the search itself: this crate does I/O.
     assert!(!impure(&super::root().join("crates/shared/host/src")).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! What holds of the repository's own files.
+//! Tests of the repository's own files.
 
 mod as_found;
 mod circles;

@@ -24,7 +24,7 @@ fn is_path(code: &str) -> bool {
     code.contains("::") && code.split("::").all(is_name)
 }
 
-/// Whether some file is the module of the last name, or the one of the name before it defines the last name.
+/// Whether a file is the module of the last name, or the module of the name before it defines the last name.
 fn exists(path: &str, sources: &[(PathBuf, String)]) -> bool {
     let names: Vec<&str> = path.split("::").collect();
     let [.., before, last] = names[..] else { return false };

@@ -1,10 +1,11 @@
-//! What is opened for writing is in the table of docs/decisions/security.md#6, which says whose it may be.
+//! Every call that opens a file for writing is in the table of docs/decisions/security.md#6, which says whose file it
+//! may be.
 
 use std::collections::BTreeSet;
 
 use super::quantities::sources;
 
-/// How a file or directory is made or opened for writing.
+/// Code that creates or opens a file or directory for writing.
 const OPENINGS: [&str; 10] = [
     "File::create(",
     "create_new(",

@@ -1,9 +1,9 @@
-//! Public functions of the crates that others may use say when they fail (`# Errors` where they return a `Result`) and
-//! what the numbers are that they return: a unit, or how they are rounded.
+//! Documentation of public functions: those that return a `Result` have a section `# Errors`, and those that return
+//! numbers name a unit or the rounding.
 //!
-//! Read are sources as rustfmt leaves them. Public is a function of a public module, one that a public module
-//! re-exports by name, and a method of such a type or trait; a trait's implementations have the trait's docs. A name
-//! that two modules share counts for both.
+//! The test reads sources as rustfmt formats them. A function is public if it is in a public module, is re-exported by
+//! one, or is a method of such a type or trait; implementations of a trait have the trait's documentation. If two
+//! modules have the same name, it counts for both.
 //!
 //! `cargo test -p superpage-testkit public -- --nocapture` prints the table.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::root;
 
-/// The crates, by the directories that they or their parts are below.
+/// The crates, by the folders that contain them or their parts.
 const CRATES: [&str; 6] = [
     "bindings/api",
     "shared/design",
@@ -23,7 +23,7 @@ const CRATES: [&str; 6] = [
     "shared/workload-streams",
 ];
 
-/// Words that tell what a number counts, measures or names.
+/// Words that say what a number counts, measures or names.
 const UNITS: &[&str] = &[
     "address",
     "addresses",
@@ -79,7 +79,7 @@ struct Function {
     /// `crates/bindings/api/src/region.rs:93: Region::len`
     place: String,
     docs: String,
-    /// What it returns: empty if nothing.
+    /// The returned type; empty if there is none.
     returns: String,
 }
 
@@ -184,7 +184,7 @@ mod tests {
     assert_eq!(says(&found[1]), (false, true, true, false));
 }
 
-/// Public functions of the crates below a directory.
+/// Returns the public functions of the crates below a directory.
 fn functions(directory: &Path) -> Vec<Function> {
     let mut found = Vec::new();
     for lib in libraries(directory) {
@@ -217,7 +217,7 @@ struct Module {
     is_public: bool,
 }
 
-/// A module and those below it that are files.
+/// Returns a module, and its child modules that are files.
 fn modules(file: &Path, is_public: bool) -> Vec<Module> {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -242,13 +242,13 @@ fn modules(file: &Path, is_public: bool) -> Vec<Module> {
     found
 }
 
-/// Names that `pub use` brings up from modules of the same crate.
+/// Returns names that `pub use` re-exports from modules of the same crate.
 fn re_exported(text: &str) -> impl Iterator<Item = String> {
     let uses = text.split("\npub use ").skip(1).filter_map(|rest| rest.split_once(';'));
     uses.flat_map(|(list, _)| words(list).map(String::from).collect::<Vec<_>>())
 }
 
-/// The name of a public type or trait that a line begins.
+/// Returns the name of a public type or trait, if a line starts one.
 fn type_name(line: &str) -> Option<&str> {
     let rest = ["pub struct ", "pub enum ", "pub trait "]
         .iter()
@@ -256,7 +256,8 @@ fn type_name(line: &str) -> Option<&str> {
     words(rest).next()
 }
 
-/// The public functions of a file: those of public types, and free ones if the module is public or they are named.
+/// Returns the public functions of a file: methods of public types, and free functions if the module is public or
+/// re-exports them.
 fn read(file: &str, text: &str, is_public: bool, names: &BTreeSet<String>) -> Vec<Function> {
     let (mut found, mut docs) = (Vec::new(), String::new());
     let (mut owner, mut is_trait) = (None, false);
@@ -290,8 +291,8 @@ fn read(file: &str, text: &str, is_public: bool, names: &BTreeSet<String>) -> Ve
     found
 }
 
-/// Whose functions come after a line that is not indented: of `impl<T> Type<T> {` it is `Type`. Those of a trait's
-/// implementation are nobody's: no name is empty.
+/// Returns the type to which functions after an unindented line belong: `Type` for `impl<T> Type<T> {`. The name is
+/// empty for an implementation of a trait.
 fn owner(line: &str) -> Option<String> {
     if let Some(name) = type_name(line) {
         return Some(name.to_string());
@@ -307,7 +308,7 @@ fn owner(line: &str) -> Option<String> {
     words(rest).next().map(String::from)
 }
 
-/// The name of the public function that a line begins; those of a public trait are public.
+/// Returns the name of a public function, if a line starts one; functions of a public trait are public.
 fn function_name(code: &str, is_trait: bool) -> Option<&str> {
     let rest = if is_trait { code } else { code.strip_prefix("pub ")? };
     let rest = ["const ", "async ", "unsafe "]
@@ -316,7 +317,7 @@ fn function_name(code: &str, is_trait: bool) -> Option<&str> {
     words(rest.strip_prefix("fn ")?).next()
 }
 
-/// What a function returns whose signature these lines begin with.
+/// Returns the return type of the function whose signature starts these lines.
 fn returns(lines: &[&str]) -> String {
     let mut signature = String::new();
     for line in lines {
@@ -326,7 +327,7 @@ fn returns(lines: &[&str]) -> String {
             break;
         }
     }
-    // Arrows of closures among the arguments are within brackets.
+    // Arrows of closures in the arguments are inside parentheses.
     let depths = signature.char_indices().scan(0, |depth, (at, c)| {
         *depth += i32::from(c == '(') - i32::from(c == ')');
         Some((at, *depth))

@@ -1,11 +1,12 @@
-//! Every figure of a document that is read back names its quantity: a new field cannot forget it.
+//! Each figure of a document that is read back has a quantity, so that a new field cannot lack one.
 //!
-//! Read are the sources of types that derive Deserialize: a field with an `f64` in it has `deserialize_with`.
+//! The test reads the sources of types that derive Deserialize: a field that contains an `f64` must have
+//! `deserialize_with`.
 
 use std::fs;
 use std::path::Path;
 
-/// Types that derive Deserialize and are read from no file that another process wrote.
+/// Types that derive Deserialize, but are read only from files that this process wrote.
 const NOT_READ_BACK: [(&str, &str); 5] = [
     ("crates/tool/prediction/src/demand.rs", "computed from a trace"),
     ("crates/tool/prediction/src/prices.rs", "measured, and checked by Prices::check"),
@@ -56,14 +57,14 @@ pub(super) fn sources(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
     }
 }
 
-/// How many fields with figures have a quantity, and those that have none. As rustfmt lays types out.
+/// Returns the number of fields with a quantity, and the fields without one. Expects the formatting of rustfmt.
 fn figures(text: &str) -> (usize, Vec<String>) {
     let (mut some, mut none) = (0, Vec::new());
     for part in text.split("#[derive(").skip(1) {
         let Some((derived, rest)) = part.split_once(")]") else { continue };
         let Some((head, body)) = rest.split_once("{\n") else { continue };
         let Some((_, name)) = head.split_once("struct ") else { continue };
-        // A type that is only made of another, which it checks.
+        // A type that is converted from another, which checks its figures.
         let is_checked = head.contains("try_from") || head.contains("from = ");
         if !derived.contains("Deserialize") || is_checked || name.contains('\n') {
             continue;

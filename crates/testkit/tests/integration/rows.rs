@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::root;
 
-/// Of two crates in one row, the first may use the second.
+/// Pairs of crates in one row of which the first may use the second.
 const SAME_ROW: [(&str, &str); 2] = [("lab/cli", "tool/cli"), ("shared/toml-keys", "shared/units")];
 
 #[test]
@@ -24,7 +24,8 @@ fn crates_use_only_those_of_lower_rows() {
     }
 }
 
-/// What each crate uses, by folders below `crates`. Without `testkit`, which only tests use.
+/// Returns the crates that each crate uses, by folders below `crates`. `testkit` is left out, because only tests use
+/// it.
 fn uses() -> BTreeMap<String, Vec<String>> {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let paths = workspace.lines().filter_map(|line| {
@@ -43,7 +44,7 @@ fn uses() -> BTreeMap<String, Vec<String>> {
     uses
 }
 
-/// Its dependencies, those for one kind of machine included, those of tests not.
+/// Returns the dependencies in a manifest, including those for one target, without dev-dependencies.
 fn dependencies(manifest: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_dependency = false;
@@ -57,17 +58,18 @@ fn dependencies(manifest: &Path) -> Vec<String> {
     names
 }
 
-/// In which row of the diagram each crate is, from the top.
+/// Returns the row of the diagram in which each crate is, from the top.
 fn rows(page: &str, crates: &BTreeMap<String, Vec<String>>) -> BTreeMap<String, usize> {
     let diagram = page.split("```").nth(1).expect("a diagram");
     let mut found = BTreeMap::new();
     let mut row = 0;
     for line in diagram.lines() {
         row += usize::from(line.starts_with(" ─"));
-        // A crate's name begins a cell; what it is for follows a colon, or stands in the line below.
+        // A cell starts with a crate's name; its purpose follows a colon, or is in the next line.
         for cell in line.split("  ").flat_map(|cell| cell.split(", ")) {
             let name = cell.split(':').next().unwrap_or_default().trim();
-            // `host` is crates/shared/host; two crates have the name `cli`, which the page calls tool/cli and lab/cli.
+            // `host` is crates/shared/host; two crates have the name `cli`, so the page calls them tool/cli and
+            // lab/cli.
             let named = |path: &&String| {
                 *path == name || path.split_once('/').map(|two| two.1) == Some(name)
             };

@@ -1,9 +1,9 @@
-//! What files cite can be opened: pages below docs/, other Markdown files, numbered sections of them. Read are all
-//! sources, designs, machines, scripts and pages of the repository.
+//! Citations in files can be opened: pages below docs/, other Markdown files, and their numbered sections. The test
+//! reads all sources, designs, machines, scripts and pages of the repository.
 //!
-//! A citation is a path below `docs/`, `crates/`, `designs/` or `machines/`, any name that ends in `.md`, or the bare name of a page of docs/sources before
-//! a section's number. Sections follow the name: ` 3.2`, ` 3.2 and 3.4`, `#7`.
-//! Entries of docs/decisions are also followed back from the entry to the code.
+//! A citation is a path below `docs/`, `crates/`, `designs/` or `machines/`, any name that ends in `.md`, or the name
+//! of a page of docs/sources (without its ending) before a section's number. Sections follow the name: ` 3.2`, ` 3.2
+//! and 3.4`, `#7`. For docs/decisions the test also checks that the code named by an entry cites the entry.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,11 @@ use super::root;
 
 /// Pages that are cited without their ending.
 const BARE: [&str; 3] = ["policies", "simulators", "kernel_facts"];
-/// Pages of others, and what the command writes; each named as such where it is cited.
+/// Files of other projects, and files that the command writes.
 const FOREIGN: [&str; 2] = ["docs/devel/tcg-plugins.rst", "machines/this.toml"];
-/// Paths below these are citations.
+/// Paths below these directories are citations.
 const PLACES: [&str; 4] = ["docs/", "crates/", "designs/", "machines/"];
-/// What nobody reads: what was built, inputs of parsers; and this file, which cites what does not exist.
+/// Paths that are not searched: build output, inputs of parsers, and this file, which cites pages that do not exist.
 const SKIPPED: [&str; 6] = [
     "target",
     ".git",
@@ -104,7 +104,7 @@ fn decisions_and_code_cite_each_other() {
     println!("{count} entries");
 }
 
-/// What is wrong with the line `Code:` of an entry that these files cite.
+/// Returns what is wrong with the line `Code:` of an entry, given the files that cite the entry.
 fn uncited(code: &str, citing: &[PathBuf]) -> Vec<String> {
     if code.starts_with("Code: none (") {
         return Vec::new();
@@ -191,8 +191,8 @@ impl std::fmt::Display for Citation {
 }
 
 impl Citation {
-    /// Fails with what is missing: the file, or a section of it. A name is looked for from the root, among the pages
-    /// below docs/, and in the directories above the file that cites it.
+    /// Fails if the file or a section of it is missing. A name is searched from the root, among the pages below docs/,
+    /// and in the directories above the citing file.
     fn open(&self, root: &Path, from: &Path) -> Result<(), String> {
         let Citation { name, sections } = self;
         if FOREIGN.contains(&name.as_str()) {
@@ -214,7 +214,7 @@ impl Citation {
     }
 }
 
-/// Whether a heading begins with the number, or is the anchor (`tiers-of-tests`).
+/// Whether a heading starts with the number, or has this anchor (`tiers-of-tests`).
 fn has_section(page: &str, section: &str) -> bool {
     page.lines().filter(|line| line.starts_with('#')).any(|line| {
         let heading = line.trim_start_matches('#').trim();
@@ -223,7 +223,7 @@ fn has_section(page: &str, section: &str) -> bool {
     })
 }
 
-/// The citations of one line.
+/// Returns the citations in one line.
 fn citations(line: &str) -> Vec<Citation> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -253,12 +253,12 @@ fn citations(line: &str) -> Vec<Citation> {
     found
 }
 
-/// The length of the path or name at the beginning.
+/// Returns the length of the path or name at the start.
 fn token(text: &str) -> usize {
     text.find(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c))).unwrap_or(text.len())
 }
 
-/// The numbers behind a name: ` 3.1 and 4.1`, `#2 and #3`, ` section 9`; or one anchor: `#labels`.
+/// Returns the sections after a name: ` 3.1 and 4.1`, `#2 and #3`, ` section 9`; or one anchor: `#labels`.
 fn sections(behind: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = behind;
@@ -269,7 +269,7 @@ fn sections(behind: &str) -> Vec<String> {
     found
 }
 
-/// The section at the beginning, and what comes behind it.
+/// Returns the section at the start, and the rest.
 fn section(text: &str, is_first: bool) -> Option<(&str, &str)> {
     let joints =
         if is_first { &[" section ", " ", "#"][..] } else { &[" and #", " and ", ", #", ", "] };
@@ -282,14 +282,14 @@ fn section(text: &str, is_first: bool) -> Option<(&str, &str)> {
     })
 }
 
-/// The length of the number at the beginning, if it is one of a section: no word and no unit follows at once.
+/// Returns the length of the number at the start if it is a section's: neither a word nor a unit follows directly.
 fn number(text: &str) -> Option<usize> {
     let length = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let is_whole = !text[length..].starts_with(|c: char| c.is_alphanumeric() || c == '%');
     (text.starts_with(|c: char| c.is_ascii_digit()) && is_whole).then_some(length)
 }
 
-/// Calls it with every line of every file that people read: the path from the root, the line's number, the line.
+/// Calls `see` with every line of every text file: the path from the root, the line's number, the line.
 fn for_each_line(root: &Path, mut see: impl FnMut(&Path, usize, &str)) {
     for file in files(root, root) {
         let Ok(text) = fs::read_to_string(root.join(&file)) else { continue };
@@ -299,7 +299,7 @@ fn for_each_line(root: &Path, mut see: impl FnMut(&Path, usize, &str)) {
     }
 }
 
-/// Files that people read, as paths from the root.
+/// Returns the text files below a directory, as paths from the root.
 pub fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(below).unwrap_or_else(|error| panic!("{}: {error}", below.display()))

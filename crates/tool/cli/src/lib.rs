@@ -9,6 +9,7 @@ mod counters;
 mod delivery;
 mod design;
 pub mod docs;
+mod doctor;
 mod evaluate;
 pub mod exit;
 mod exporter;
@@ -63,6 +64,7 @@ enum Command {
     Map(map::Args),
     Top(top::Args),
     Exporter(exporter::Args),
+    Doctor(doctor::Args),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -161,6 +163,7 @@ fn command_named() -> ExitCode {
         Command::Map(args) => map::run(args),
         Command::Top(args) => top::run(args),
         Command::Exporter(args) => exporter::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

@@ -1,8 +1,8 @@
 //! `superpage map`: the address space of running processes, and where superpages are.
 
 use host::Root;
-use services::{AddressSpace, select};
-use units::ByteSize;
+use services::{AddressSpace, Target, select};
+use units::{ByteSize, Pid};
 
 use crate::exit::{self, Done, Failure};
 use crate::pool::show;
@@ -11,14 +11,19 @@ use crate::targets::{self, TargetArgs};
 /// Show the memory of running processes, and which of it is on superpages.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Processes
+    #[arg(value_name = "PID", value_parser = targets::pid)]
+    pids: Vec<Pid>,
+
     #[command(flatten)]
     targets: TargetArgs,
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let targets = args.targets.targets();
+    let mut targets = args.targets.targets();
+    targets.extend(args.pids.iter().copied().map(Target::Pid));
     if targets.is_empty() {
-        return Err(Failure::usage("no process named: give --pid, --cgroup, --unit or --match"));
+        return Err(Failure::usage("no process named: give PID, --cgroup, --unit or --match"));
     }
     let root = Root::real();
     let selected = select(&root, &targets).map_err(targets::failure)?;

@@ -29,7 +29,8 @@ pub struct Args {
 pub fn run(args: Args) -> Result<Done, Failure> {
     let Some(workload) = args.name else { return list(args.json) };
     let settings = args.workload.settings(workload)?;
-    let outcome = workload.run_seen(&settings, &on_superpages).map_err(Failure::usage)?;
+    let outcome =
+        workload.run_seen(&settings, &on_superpages).map_err(operations::workloads::failure)?;
     if !args.json && std::io::stdout().is_terminal() {
         exit::print(&summary(&outcome))?;
     }

@@ -1,5 +1,5 @@
-//! What another user on the machine can do to a run, and what a run does where systemd and the like take things
-//! away. Needs root, to be another user.
+//! What another user on the machine can do to a run, and how a run behaves where systemd and similar programs restrict
+//! it. The tests need root, to become another user.
 
 mod common;
 
@@ -17,13 +17,13 @@ fn is_root() -> bool {
     sys::param::effective_user() == 0
 }
 
-/// Whether a program of the system is there and can do this.
+/// Returns whether a program of the system exists and this command succeeds.
 fn works(command: &[&str]) -> bool {
     let run = Command::new(command[0]).args(&command[1..]).output();
     run.is_ok_and(|output| output.status.success())
 }
 
-/// `superpage run --heap --mmap -- COMMAND`; what it printed and what was said at the end.
+/// Runs `superpage run --heap --mmap -- COMMAND`; returns its output, and the messages at the end.
 fn counted(command: &[&str]) -> (String, String) {
     let output =
         superpage(&[&["run", "--heap", "--mmap", "--"], command].concat()).output().unwrap();
@@ -31,8 +31,8 @@ fn counted(command: &[&str]) -> (String, String) {
     (stdout(&output), stderr(&output))
 }
 
-/// Prints a line for everything that it can do to processes $PIDS and files that a run made: what it tried, and on what.
-/// $VALUE is what only the run's own processes are told.
+/// Prints a line for everything that it can do to processes $PIDS and to files of a run: the action, and its object.
+/// $VALUE is a value that only the run's own processes get.
 const INTRUDER: &str = r#"
 can() { echo "$1: $2"; }
 for pid in $PIDS; do
@@ -91,7 +91,7 @@ fn intrude(as_user: Option<u32>, pids: &str, mark: &Path, value: &str) -> Vec<St
     command.args(["-c", INTRUDER]).env("PIDS", pids).env("MARK", mark).env("VALUE", value);
     command.env("HARMLESS", if as_user.is_none() { "1" } else { "" });
     if let Some(user) = as_user {
-        // With another user, std gives up root's further groups as well.
+        // With another user, std also drops root's supplementary groups.
         command.gid(user).uid(user);
     }
     let output = command.output().unwrap();
@@ -99,10 +99,10 @@ fn intrude(as_user: Option<u32>, pids: &str, mark: &Path, value: &str) -> Vec<St
     stdout(&output).lines().map(str::to_string).collect()
 }
 
-/// Whether another user reads the command and the library: a checkout below /root is closed to others.
+/// Returns whether another user can read the command and the library: a checkout below /root is closed to others.
 fn others_can_run_it() -> bool {
     let other = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    // By a shell: setpriv itself has root's capabilities until it executes something.
+    // A shell executes the command, because setpriv itself has root's capabilities until it executes a program.
     let run = ["sh", "-c", "exec \"$0\" --version", env!("CARGO_BIN_EXE_superpage")];
     works(&[&other[..], &run].concat())
 }
@@ -113,12 +113,12 @@ fn another_user_can_open_signal_shorten_fill_or_guess_nothing_of_a_run() {
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(others_can_run_it(), "this build lies where only root may read");
     let directory = tempfile::tempdir().unwrap();
-    // Readable by the other user, who compares with it.
+    // The other user must be able to read this directory, for comparison.
     set_mode(directory.path(), 0o755);
     let mark = directory.path().join("mark");
     std::fs::write(&mark, "").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
-    // A process of root, and one that became user 1 and counts in a file of its own.
+    // A process of root, and one that became user 1 and has its own counters.
     let script = "setpriv --reuid 1 --regid 1 --clear-groups sh -c 'echo $$; exec sleep 60' & \
                   echo $$; echo SUPERPAGE_LEDGER=$SUPERPAGE_LEDGER; read x; kill $!; wait; true";
     let mut command = superpage(&["run", "--heap", "--mmap", "--", "bash", "-c", script]);
@@ -137,7 +137,8 @@ fn another_user_can_open_signal_shorten_fill_or_guess_nothing_of_a_run() {
     let pids = pids.join(" ");
     let done = intrude(Some(NOBODY), &pids, &mark, &value);
     assert_eq!(done, [""; 0], "another user could do this");
-    // The same script finds ways where there are some: all are open to root but shortening what is sealed.
+    // Run as root, the same script succeeds with every action except for truncating the sealed file, so it does find
+    // what is possible.
     let by_root = intrude(None, &pids, &mark, &value);
     for way in ["signal", "read environ", "list fd", "list map_files", "open by path", "guess"] {
         assert!(
@@ -158,7 +159,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Prints where the counters of a process are that was executed last.
+/// Prints how many counter files are mapped in a process of the program executed last.
 const WHERE: &str = "grep -cE 'rw-s.*(memfd:superpage-ledger|/run/superpage/run-)' /proc/self/maps";
 
 #[test]
@@ -186,7 +187,8 @@ fn an_executed_program_counts_whatever_it_became() {
 #[test]
 fn a_program_sees_no_descriptor_of_ours_and_may_close_all() {
     require!(has_thp(), "THP are off on this machine");
-    // What is open is printed by itself, so that the list is of the same length; then all but that is closed.
+    // Print the open descriptors first, then close all others. The list is printed separately, so that it has the same
+    // length in both cases.
     let list = format!(
         "import os\nprint(sorted(os.listdir('/proc/self/fd')), flush=True)\nos.closerange(2, 1024)\n\
          os.close(0)\nos.execv('/bin/sh', ['sh', '-c', \"\"\"{WHERE}\"\"\"])"
@@ -194,7 +196,7 @@ fn a_program_sees_no_descriptor_of_ours_and_may_close_all() {
     require!(works(&["python3", "-c", ""]), "needs python3");
     let (printed, _) = counted(&["python3", "-c", &list]);
     let bare = Command::new("python3").args(["-c", &list]).output().unwrap();
-    // Natively nothing is counted; the descriptors are the same.
+    // Without the library nothing is counted, and the descriptors are the same.
     assert!(stdout(&bare).ends_with("\n0\n"), "{}", stdout(&bare));
     assert_eq!(printed, stdout(&bare).replace("\n0\n", "\n1\n"));
 }
@@ -204,7 +206,8 @@ fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothi
     require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(works(&["unshare", "-m", "true"]), "needs mount namespaces");
-    // No /run to make a directory in, and another user: the counters are out of reach.
+    // /run is read-only, so no directory can be made there, and the process belongs to another user: it cannot reach
+    // the counters.
     let script = "mount -t tmpfs -o ro none /run && exec \"$0\" run --heap --mmap -- \
                   setpriv --reuid 65534 --regid 65534 --clear-groups sleep 3";
     let command = ["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_superpage")];
@@ -269,7 +272,7 @@ fn a_run_works_where_systemd_takes_things_away_or_says_what_cannot_be_counted() 
     }
 }
 
-/// Files in /dev/shm that bear the name of the counters.
+/// Returns files in /dev/shm with the name of the counters.
 fn shared_names() -> Vec<String> {
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -291,7 +294,7 @@ fn nothing_stays_of_a_killed_run() {
     run.kill().unwrap();
     run.wait().unwrap();
     assert_eq!(shared_names(), before);
-    // The directory goes with the next run.
+    // The next run removes the directory.
     counted(&["true"]);
     assert!(!beside.exists());
 }

@@ -33,7 +33,7 @@ use units::Pid;
 
 const ROOT_DIRECTORY: &str = "/run/superpage";
 const PREFIX: &str = "run-";
-/// Maximum number of files read per directory, each of one user that the program became.
+/// Maximum number of files read per directory. A program has one file for each user that it became.
 const MAX_FILES: usize = 1024;
 
 /// Why a run has no counters.

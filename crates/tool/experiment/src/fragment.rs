@@ -213,8 +213,8 @@ fn bytes(kind: Kind, superpage: PageSize, occupied: u64, fragmented: u64) -> Byt
 pub enum FragmentError {
     /// Superpages are free, but none was allocated.
     #[error(
-        "no superpage was had for fragmenting: transparent superpages are off, here or for this process; enable them with: \
-         echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+        "no superpage was available for fragmenting: transparent superpages are off, here or for this process; enable \
+         them with: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NoSuperpages,
     /// The kernel refused.

@@ -72,7 +72,7 @@ pub enum LaunchError {
     InPlaceAlways,
     /// Superpage files are not available.
     #[error(
-        "superpages cannot be made in place: {0}; it takes CAP_SYS_ADMIN: run superpage as root"
+        "superpages cannot be made in place: {0}; this needs CAP_SYS_ADMIN: run superpage as root"
     )]
     InPlace(#[from] sys::SysError),
     /// No design decides which superpages to make.

@@ -1,4 +1,4 @@
-//! Plans: a recipe applied to one program on one machine. Decided from facts.
+//! Plans: a recipe applied to one program on one machine. A plan depends only on facts that the caller read.
 
 use std::path::PathBuf;
 

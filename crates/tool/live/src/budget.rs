@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(waits(&budget), (true, false));
         budget.ran(PID, ms(600), ms(600));
         assert_eq!(waits(&budget), (false, false));
-        // Once the program sleeps, nothing waits.
+        // A look uses up the credit. When the program sleeps afterwards, nothing waits.
         budget.looked(ms(20));
         assert_eq!(waits(&budget), (true, true));
         budget.ran(PID, ms(600), ms(900));

@@ -66,11 +66,11 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
         libc::EPERM => format!(
-            "superpages cannot be made in another process: {error}; it takes CAP_SYS_NICE: run superpage \
+            "superpages cannot be made in another process: {error}; this needs CAP_SYS_NICE: run superpage \
              as root, or let all its users do this: `setcap cap_sys_nice,cap_perfmon+ep` on its file"
         ),
         libc::ENOSYS | libc::EINVAL => {
-            format!("superpages cannot be made in another process: {error}; it takes Linux 6.1")
+            format!("superpages cannot be made in another process: {error}; this needs Linux 6.1")
         }
         _ => format!("superpages cannot be made in another process: {error}"),
     })
@@ -80,18 +80,18 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
 pub fn check_reading(root: &Root) -> Result<(), String> {
     let size = Thp::pmd_size_of(root).map(|size| size.bytes());
     if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
-        return Err("it takes transparent superpages of 2 MiB, of pages of 4 KiB".to_string());
+        return Err("this needs pages of 4 KiB and transparent superpages of 2 MiB".to_string());
     }
     let own = Pagemap::open(sys::param::own_pid());
     let page = SCALE.base_page;
     own.and_then(|own| own.scan(0, page, Categories::PRESENT, &mut Vec::new()))
-        .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
+        .map_err(|error| format!("page tables cannot be read: {error}; this needs Linux 6.7"))
 }
 
 /// Checks by a trial whether superpages can be made in place on this machine.
 pub fn check_in_place() -> Result<(), String> {
     sys::mount::superpage_files().map(drop).map_err(|error| {
-        format!("there can be no files of superpages: {error}; it takes CAP_SYS_ADMIN: run superpage as root")
+        format!("there can be no files of superpages: {error}; this needs CAP_SYS_ADMIN: run superpage as root")
     })
 }
 
@@ -145,8 +145,8 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "physical memory is kept for a reservation",
             Some(match fresh {
                 Fresh::Frames => {
-                    "of large private mappings its first page's fault gives it a frame (a file in memory), all zeroed at \
-                     once; it is not broken when memory is short; of other memory none is kept"
+                    "in large private mappings the fault of a reservation's first page gives it a frame (a file in \
+                     memory), zeroed at once; it is not broken when memory is short; for other memory none is kept"
                 }
                 Fresh::Superpages => {
                     "the kernel's fault takes a whole superpage; where none is free, none is kept"
@@ -163,8 +163,9 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
                      its pages are copied"
                 }
                 Fresh::Superpages => {
-                    "by the kernel's fault, of memory that glibc and libsuperpage.so advise as far as free memory is \
-                     contiguous; other pages are copied into one (MADV_COLLAPSE) once they rest, by superpage, where it may"
+                    "by the kernel's fault, in memory that glibc and libsuperpage.so advise as far as free memory is \
+                     contiguous; superpage copies other pages into one (MADV_COLLAPSE) once they no longer change, \
+                     where this is permitted"
                 }
                 Fresh::BasePages => {
                     "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
@@ -180,15 +181,16 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "missing pages are zeroed in the reservation",
             Some(match fresh {
                 Fresh::Frames => {
-                    "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are zeroed then"
+                    "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are \
+                     zeroed then"
                 }
                 Fresh::Superpages => {
                     "by the kernel's fault, all at once; where pages are copied, missing ones are zeroed then"
                 }
                 Fresh::BasePages => {
-                    "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
-                     unused (16 to 64 MiB, a 64th of what a control group has left); where extents one after the other \
-                     have enough pages, the next are prepared before their first touch"
+                    "they are zeroed when the reservation is copied, and mapped at once, while little filled memory \
+                     is unused (16 to 64 MiB, a 64th of what a control group has left); if consecutive extents have \
+                     enough pages, the next ones are prepared before their first touch"
                 }
             }),
         );

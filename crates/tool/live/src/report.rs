@@ -171,7 +171,7 @@ impl Tally {
     }
 
     /// Records how many wanted extents a process left without a superpage, and how many it left held.
-    /// `waits`: they were unmade for lack of credit.
+    /// `waits`: the extents without a superpage waited for credit.
     pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
         self.report.unmade += unmade;
         self.report.held += held;

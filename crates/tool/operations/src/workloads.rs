@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use host::{MemInfo, Root};
 use launch::Word;
 use units::ByteSize;
-use workload::{Options, Settings, Workload};
+use workload::{Options, Settings, Workload, WorkloadError};
 
 use crate::Failure;
 
@@ -80,10 +80,18 @@ impl WorkloadArgs {
     }
 }
 
+/// The failure of a workload: this machine's if its memory does not suffice, wrong usage otherwise.
+pub fn failure(error: WorkloadError) -> Failure {
+    match error {
+        WorkloadError::TooLarge { .. } | WorkloadError::Allocation { .. } => Failure::cannot(error),
+        error => Failure::usage(error),
+    }
+}
+
 /// Fails if `workload` cannot run with these settings in this machine's free memory.
 pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-    workload.check(settings, available).map_err(Failure::usage)
+    workload.check(settings, available).map_err(failure)
 }
 
 /// Returns the command that runs `workload` in its own process: this program with its settings.

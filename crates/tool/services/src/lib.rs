@@ -4,8 +4,14 @@
 //! process's mmap lock for as long as the kernel walks a whole mapping.
 #![forbid(unsafe_code)]
 
+mod applications;
+mod demand;
 mod selection;
 mod space;
 
+pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source};
+pub use demand::{
+    Demand, Image, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
+};
 pub use selection::{Process, SelectError, Selected, Target, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};

@@ -1,6 +1,6 @@
-//! The oracle with noise: what repeated readings of a disturbed machine come to. Every geometry is calibrated with
-//! several seeds, on a quiet machine and on a busy one; each time the levels are found, the first to the page, the
-//! others within the range that is told, and costs within 10 per cent.
+//! Calibrations of simulated machines with noise. Every geometry is calibrated with several seeds, as a quiet machine
+//! and as a busy one. All levels must be found: the first exactly, the others within the reported range; and costs
+//! within 10 per cent.
 
 mod common;
 
@@ -9,10 +9,10 @@ use common::{altered, on_a_tree, with_code};
 use machine::{Machine, Size};
 use superpage_tlb_probe::{Effort, Shape, SizeReport};
 
-/// Seeds of each geometry, with each noise.
+/// Number of seeds for each geometry and noise.
 const SEEDS: usize = 3;
 
-/// Calibrates `machine` under noise and compares with what it is.
+/// Calibrates `machine` with noise, and compares the result with its geometry.
 fn is_found(machine: Machine) {
     let quiet = Simulated::new(machine.clone());
     for (noise, words) in [(Noise::QUIET, "quiet"), (Noise::BUSY, "busy")] {
@@ -38,7 +38,7 @@ fn check(machine: &Machine, report: &SizeReport, which: &str) {
     assert_eq!(report.levels.len(), truth.len(), "{which}: {all:?}, not {truth:?}");
     for (index, (level, truth)) in report.levels.iter().zip(truth).enumerate() {
         let (low, high) = level.range.unwrap_or_else(|| panic!("{which}: {all:?}"));
-        // A share of pages in doubt: of the first level none, of others a hundredth.
+        // Tolerance for the number of pages: none in the first level, a hundredth in the others.
         let slack = if index == 0 { 0 } else { truth / 100 };
         assert!(low <= truth + slack && truth <= high + slack, "{which}: {all:?}, not {truth}");
         let entries = level.entries.unwrap();
@@ -59,7 +59,7 @@ fn check(machine: &Machine, report: &SizeReport, which: &str) {
     assert!(near(miss.cycles, truth.cycles), "{which}: {miss:?}, not {truth:?}");
 }
 
-/// As many entries of the first level, and what the next costs; or it is not told.
+/// The first level's entries and the cost of the next level must be right, or not reported.
 fn check_code(machine: &Machine, reports: &[SizeReport], which: &str) {
     let entry = machine.entry_size(Size::Base);
     let held = |tlb: &&machine::Tlb| tlb.holds[entry as usize];
@@ -75,7 +75,7 @@ fn check_code(machine: &Machine, reports: &[SizeReport], which: &str) {
     }
 }
 
-/// As the command does it, with fewer footprints: the simulation takes more time than a chase.
+/// The command's effort, with fewer footprints, because the simulation takes longer than a real chase.
 const EFFORT: Effort = Effort { step: 1.12, rounds: (4, 8), most_pages: 1 << 13, ..Effort::FULL };
 
 macro_rules! geometries {

@@ -1,5 +1,5 @@
-//! Files of all formats, as perf 6.1 writes them, cut off, and hostile. `fixtures/` holds what
-//! perf 6.1.187 recorded of `true`: page faults with addresses (`-d -c 1`).
+//! Files of all formats, as perf 6.1 writes them, truncated files, and malicious files. `fixtures/` holds page faults
+//! with addresses that perf 6.1.187 recorded of `true` (`-d -c 1`).
 
 mod from;
 
@@ -126,8 +126,8 @@ fn read_bytes(bytes: &[u8]) -> Result<Reading, FromError> {
     read(file.path())
 }
 
-/// Two events, misses of two processes in three mappings, one of them mapped over another; the
-/// second round holds a mapping that is older than the samples before it.
+/// Two events; misses of two processes in three mappings, one of which is mapped over another. The second round has a
+/// mapping that is older than the samples before it.
 fn recorded(layout: Layout) -> File {
     let mut file = File::new(layout, &["cycles:u", "dtlb_load_misses.walk_active:u"]);
     file.map(1, 10, 0x1000, 0x9000, "//anon");
@@ -205,7 +205,7 @@ fn perf_data_that_is_cut_off_or_damaged_says_so() {
 
 #[test]
 fn what_perf_recorded_compressed_and_into_a_pipe_is_read() {
-    // The numbers are those of `perf script -F event,period,addr,dso`.
+    // The numbers agree with `perf script -F event,period,addr,dso`.
     for (name, faults, in_the_loader) in
         [("compressed", 51, 10), ("piped", 50, 10), ("piped-compressed", 48, 9)]
     {
@@ -235,7 +235,7 @@ fn a_file_that_this_machines_perf_recorded_is_read() {
         .arg(&data)
         .output()
         .unwrap();
-    // Two readers, one recording: `page-faults:   7fe1faa7b110 (/usr/lib/libc.so.6)`.
+    // Both readers read the same recording: `page-faults: 7fe1faa7b110 (/usr/lib/libc.so.6)`.
     let script = String::from_utf8_lossy(&script.stdout);
     let faults = &reading.attributions[0];
     assert!(faults.samples > 20, "{faults:?}");

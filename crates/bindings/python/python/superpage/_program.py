@@ -68,7 +68,7 @@ def _until_it_ends(process: subprocess.Popen[str]) -> None:
 
 
 class _Listener:
-    """Reads standard error to its end. Lines are passed on at once, but for the last: where it failed, that is why."""
+    """Reads standard error to its end. Passes on each line but the last, which is the reason if the program failed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.last: Optional[str] = None

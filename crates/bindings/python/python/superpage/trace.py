@@ -50,7 +50,7 @@ class Batch:
         return len(self.page)
 
     def to_arrow(self) -> pyarrow.RecordBatch:
-        """Without a copy, but for ``write``, which Arrow keeps as bits."""
+        """Copies only ``write``, which Arrow keeps as bits."""
         arrow = _frames.module("pyarrow")
 
         def column(kind: Any, values: Any) -> Any:

@@ -1,4 +1,5 @@
-//! The package of Python, as it is built: imported by this machine's Python, it gives the bytes that the command prints.
+//! Tests the Python package as built: this machine's Python imports the module, and must get the same bytes as the
+//! command prints.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,13 +8,13 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Where cargo puts programs, and below it libraries.
+/// Returns the directory in which cargo puts programs; libraries are below it.
 fn built() -> PathBuf {
     let own = std::env::current_exe().expect("this test");
     own.parent().and_then(Path::parent).expect("below the target directory").to_path_buf()
 }
 
-/// The package laid out as a wheel is, in a directory for PYTHONPATH; why not, if it cannot be.
+/// Lays the package out like a wheel, in a directory for PYTHONPATH. An error says why that is impossible.
 fn package() -> Result<TempDir, String> {
     let asked = "import sys; sys.exit(sys.version_info < (3, 9))";
     let python = Command::new("python3").args(["-c", asked]).status();
@@ -41,7 +42,7 @@ fn package() -> Result<TempDir, String> {
     Ok(directory)
 }
 
-/// Runs a function of `checks.py`, of this name.
+/// Runs the function of `checks.py` with this name.
 fn run(package: &TempDir, check: &str) -> Output {
     let mut python = Command::new("python3");
     python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/checks.py"));

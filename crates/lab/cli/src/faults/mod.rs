@@ -244,8 +244,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
             return Err(what::refused(&named, key, &why));
         }
         if named.design.keys().iter().any(|(key, _)| key == WHEN) {
-            const WHY: &str =
-                "the model of concurrent faults weighs nothing: every first fault is the same";
+            const WHY: &str = "the model of concurrent faults evaluates no condition: all its first faults are alike";
             return Err(what::refused(&named, WHEN, WHY));
         }
         let taken = designs::preset(&named.design.name).is_ok();

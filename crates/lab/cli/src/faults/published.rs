@@ -31,7 +31,7 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     let comparison = compare(machine).map_err(Failure::usage)?;
     if comparison.lines.is_empty() {
         return Err(Failure::usage(format!(
-            "nobody published rows of {}; there are some of altix-128, altix-512, altix-8, i386-up",
+            "no published rows of {}; there are rows of altix-128, altix-512, altix-8, i386-up",
             machine.name
         )));
     }
@@ -139,7 +139,7 @@ fn words(comparison: &Comparison) -> String {
         );
     }
     if comparison.peaks.iter().any(|peak| peak.published > 1 || peak.simulated > 1) {
-        text += "most faults a second at so many threads\n";
+        text += "number of threads with the most faults a second\n";
     }
     for peak in &comparison.peaks {
         text += &format!(

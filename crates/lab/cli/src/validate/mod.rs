@@ -368,7 +368,7 @@ fn fragmented(
         }
         Fragmentation::Pinned(level) => Ok(Some((Kind::Pinned, level, Extent::All))),
         _ => Err(Failure::usage(format!(
-            "--fragmentation {word}: memory is not fragmented so live; give none, frag-L or pinned-L"
+            "--fragmentation {word}: live memory cannot be fragmented in this way; give none, frag-L or pinned-L"
         ))),
     }
 }

@@ -1,4 +1,5 @@
-//! `superpage lab sweep run --on`: with a Slurm and a Ray that are scripts, which fail as the real ones do.
+//! Tests `superpage lab sweep run --on` with scripts in place of Slurm and Ray. The scripts fail as the real programs
+//! do.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -45,7 +46,7 @@ impl Cluster {
         self.command(on, more).output().unwrap()
     }
 
-    /// Runs it to a whole that is merged, and compares that with one machine's.
+    /// Runs the sweep to its end, merges it, and compares the merged files with those of one machine.
     fn whole(&self, on: &str, more: &[&str]) -> Value {
         let output = path(&self.place, "merged");
         let ran = self.run(on, &[&["-o", &output, "--json"], more].concat());
@@ -57,7 +58,7 @@ impl Cluster {
         document
     }
 
-    /// The line that it fails with.
+    /// Returns the error line of a run that must fail.
     fn refused(&self, on: &str, more: &[&str], code: i32) -> String {
         let ran = self.run(on, more);
         assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
@@ -102,7 +103,7 @@ fn slurm_makes_the_same_bytes_and_the_same_command_goes_on() {
 #[test]
 fn what_slurm_loses_is_submitted_again() {
     let cluster = Cluster::new();
-    // A node that is lost, a file that is cut, a controller that restarts.
+    // A node is lost, a file is truncated, and a controller restarts.
     for (name, text) in [("fail-2", ""), ("cut-5", ""), ("queue.1", ""), ("queue.2", "error")] {
         cluster.fake.put(name, text);
     }
@@ -131,7 +132,7 @@ fn jobs_in_the_queue_are_watched_and_those_that_slurm_holds_cancelled() {
     assert!(refused.contains("are of 8 parts; give --parts 8"), "{refused}");
 }
 
-/// What squeue prints above the jobs of each cluster.
+/// The heading that squeue prints above the jobs of each cluster.
 const HEADING: &str = "ARRAY_JOB_ID|ARRAY_TASK_ID|ST|REASON|NAME\n";
 
 #[test]
@@ -238,13 +239,13 @@ fn jobs_go_on_without_who_submitted_them() {
     assert!(cluster.fake.calls("sbatch").is_empty());
 
     let mut watching = cluster.command("slurm", &[]).stdout(Stdio::piped()).spawn().unwrap();
-    // One look is that of `--detach`; at the next signals are heeded.
+    // The first call of squeue is that of `--detach`. At the second call signals are handled.
     while cluster.fake.calls("squeue").len() < 2 && watching.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
     let locked = cluster.refused("slurm", &["--detach"], 2);
     assert!(locked.contains("being watched by another process"), "{locked}");
-    // SIGINT is ignored where a shell started the tests in the background.
+    // Send SIGTERM: SIGINT is ignored if a shell started the tests in the background.
     sys::signal::send(units::Pid(watching.id() as i32), 15).unwrap();
     let said = std::io::read_to_string(watching.stdout.take().unwrap()).unwrap();
     assert_eq!(watching.wait().unwrap().signal(), Some(15));
@@ -276,7 +277,7 @@ fn has_python() -> bool {
 fn ray_makes_the_same_bytes_and_brings_only_what_is_missing() {
     testkit::require!(has_python(), "no python3");
     let cluster = Cluster::new();
-    // Part 0/4 has two passes, one of which is there; a worker dies; a file was cut.
+    // Part 0/4 has two passes, one of which is done. A worker dies, and a file is truncated.
     fine(&["sweep", "run", &cluster.sweep, "--shard", "0/8"]);
     fine(&["sweep", "run", &cluster.sweep, "--shard", "1/8"]);
     let groups = Path::new(&cluster.sweep).join("groups");
@@ -309,7 +310,7 @@ fn what_ray_lacks_is_told_in_a_line() {
     fs::write(cluster.fake.file("ray.py"), "raise ImportError('no ray')").unwrap();
     let said = cluster.refused("ray", &[], 3);
     assert!(said.contains("has no Ray (no ray); pip install ray"), "{said}");
-    // A driver that dies says so in its log.
+    // A driver that dies reports the failure in its log.
     fs::write(
         cluster.fake.file("ray.py"),
         "import os\nos.write(2, b'out of memory\\n')\nos._exit(9)",

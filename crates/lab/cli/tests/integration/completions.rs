@@ -1,4 +1,4 @@
-//! What shells offer: names of designs, machines and workloads, where clap's flags take any text.
+//! Shell completions: names of designs, machines and workloads, where clap's flags take any text.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::{stderr, stdout};
 use crate::fine;
 
-/// What bash offers for the last of the words.
+/// Returns what bash offers for the last of the words.
 fn offered(script: &Path, words: &[&str]) -> Vec<String> {
     let shell = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))
         _superpage superpage \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"

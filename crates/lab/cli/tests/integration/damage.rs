@@ -1,4 +1,4 @@
-//! Damaged documents are refused: no figure of a report or a validation is what it cannot be.
+//! Damaged documents are refused: every figure of a report or a validation is checked for impossible values.
 
 use testkit::figures::Change::{Absent, Null};
 use testkit::figures::{Legitimate, refused};
@@ -10,10 +10,10 @@ fn read_reports(text: &str) -> Result<(), String> {
     superpage_lab_cli::reports(text).map(|_| ())
 }
 
-/// With fields that it has at times.
+/// Returns the document with its optional fields.
 fn whole(document: &str) -> serde_json::Value {
     let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
-    // Not read: computed from the reports again.
+    // `figures` is not read, but computed from the reports again.
     value.as_object_mut().unwrap().remove("figures");
     let is_run = value.get("cell").is_some();
     let report = if is_run { &mut value } else { &mut value["reports"][0] };
@@ -65,7 +65,7 @@ fn what_figures_of_a_report_say_together_agrees() {
         ("/timeline/0/smaller_superpages", 1, "smaller_superpages are more than superpages"),
         ("/timeline/0/superpages", 1 << 40, "the timeline has more than counters.superpages"),
         ("/timeline/0/resident_pages", 1 << 40, "the timeline has more than counters.sup"),
-        ("/memory_parts/0/free_pages", 5, "a part of memory_parts is not its pages"),
+        ("/memory_parts/0/free_pages", 5, "the pages of a part of memory_parts do not add up"),
         ("/requests/p95", 4, "requests: p50, p95, p99, p999 and max do not ascend"),
         ("/requests/mean", 6, "requests: mean is more than max"),
         ("/ledger/work", u64::MAX, "ledger: the cycles of all causes are more than 2^64"),
@@ -82,7 +82,7 @@ fn what_figures_of_a_report_say_together_agrees() {
     }
 }
 
-/// Of an earlier version, without live runs; and of this one, with them.
+/// One document of an earlier version, without live runs, and one of this version, with live runs.
 const OLD: &str = include_str!("../documents/0.1.0/validate-1.json");
 const WITH_LIVE: &str = include_str!("../../../../../docs/schemas/examples/validate-1.json");
 
@@ -90,7 +90,7 @@ fn read_validation(text: &str) -> Result<(), String> {
     superpage_lab_cli::validation(text).map(|_| ())
 }
 
-/// Refused, with a reason that begins so.
+/// Checks that the changed document is refused with a reason that begins with `why`.
 fn is_refused(document: &str, change: impl Fn(&mut serde_json::Value), why: &str) {
     let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
     change(&mut value);
@@ -112,7 +112,7 @@ fn no_figure_of_a_validation_can_be_what_it_cannot_be() {
         why: "a figure that could not be measured is null",
     };
     for document in [OLD, WITH_LIVE] {
-        // Live runs are another document, tested apart.
+        // Live runs are a document of their own, which other tests cover.
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value.as_object_mut().unwrap().remove("live");
         value["workloads"][0]["pairs"][0]["interval"] = vec![0.5, 2.0].into();

@@ -1,4 +1,4 @@
-//! Older documents are read back. Kept as version 0.1.0 wrote them: never made anew.
+//! Documents of earlier versions are read back. The files are as version 0.1.0 wrote them, and are never regenerated.
 
 use super::fine;
 

@@ -1,4 +1,4 @@
-//! `superpage lab faults`: its columns, documents and pictures, and what it refuses.
+//! `superpage lab faults`: its columns, documents and pictures, and its errors.
 
 use std::fs;
 
@@ -27,10 +27,10 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
     assert!(drawn.starts_with("<?xml") && drawn.matches("<path").count() == 10, "{drawn}");
     assert!(!drawn.contains("<circle"), "{drawn}");
     let table = lab(&["faults", "--table", "-q", "--force", "--svg", &picture]);
-    // A peak is elsewhere than published.
+    // One simulated peak is at another number of CPUs than the published one.
     assert_eq!(table.status.code(), Some(1), "{}", stderr(&table));
     let drawn = fs::read_to_string(&picture).unwrap();
-    // A point for each of 64 rows in both, and one in the legend.
+    // Each of 64 rows has a point in both panels, and the legend has one.
     assert_eq!(drawn.matches("<circle").count(), 2 * 64 + 1, "{drawn}");
 }
 
@@ -38,8 +38,8 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
 fn a_faults_table_says_what_was_published_and_what_was_fitted() {
     let output = lab(&["faults", "--table", "-q"]);
     let text = stdout(&output);
-    assert!(text.contains("1.00  f") && text.contains("most faults a second at"), "{text}");
-    // One peak of the checks is elsewhere.
+    assert!(text.contains("1.00  f") && text.contains("with the most faults a second"), "{text}");
+    // One peak among the checks is at another number of CPUs.
     assert!(text.contains("atomic-pte 4 x 3 (checks): 8 published, 16 simulated"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(text.contains("c: a check") && text.contains("If faults took no CPU time"), "{text}");

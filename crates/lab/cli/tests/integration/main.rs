@@ -21,7 +21,7 @@ use serde_json::Value;
 use sweep::merged;
 use trace::import::{self, Format, Import, Input};
 
-/// An experiment of some milliseconds.
+/// An experiment that takes some milliseconds.
 const SMALL: [&str; 4] = ["--workload", "gups:size=8M,operations=1K", "--memory", "256M"];
 
 fn fine(arguments: &[&str]) -> String {
@@ -49,7 +49,7 @@ fn a_run_is_a_table_or_a_document_and_the_same_each_time() {
         text.starts_with("quicksilver-sync-64: gups:size=8M,operations=1K on e3-1245v6, 256 MiB")
     );
     assert!(text.contains("superpages") && text.contains("walk-base"), "{text}");
-    // What only `lab faults` simulates is said to have no effect, where a design says it.
+    // For a design with a table that only `lab faults` simulates, the output says that the table has no effect.
     let ignored = "[fault] table has no effect";
     assert!(text.contains(ignored) && !fine(&with(&["run", "-d", "base"])).contains(ignored));
     let first = json(&with(&["run", "-d", "sync-64", "--json"]));
@@ -103,7 +103,7 @@ fn a_machine_that_is_too_small_is_an_outcome() {
     assert!(text.contains("memory ran out"), "{text}");
     let report = json(&["run", "-d", "base", "-w", "gups:size=64M", "--memory", "32M", "--json"]);
     assert_eq!(report["end"]["how"], "out-of-memory");
-    // What memory ran out with was its peak, and no more was touched than that.
+    // The program's memory was at its peak when memory ran out, and no further page was touched.
     let counters = &report["counters"];
     assert_eq!(report["end"]["resident_pages"], counters["resident_pages"]);
     assert_eq!(counters["touched_pages"], counters["resident_pages"]);
@@ -125,7 +125,7 @@ fn an_end_before_the_end_is_told_also_where_nobody_reads_the_output() {
         assert!(said.contains("base was killed: memory ran out with"), "{said}");
         assert!(said.contains("; linux-4.3 was killed"), "{said}");
     }
-    // A table on the terminal says so itself.
+    // The table on the terminal reports this.
     let output = lab(&[&["run", "-d", "base"][..], &short].concat());
     assert_eq!(stderr(&output), "");
 }
@@ -150,7 +150,7 @@ fn memory_is_divided_into_nodes_and_a_partition() {
     let same = ["--memory", "256M", "--nodes", "1", "--movable", "0"];
     assert_eq!(fine(&[&pool[..], &same].concat()), whole);
 
-    // Sizes are of memory, so that its own need not be said.
+    // Sizes of nodes are sizes of memory, so `--memory` need not be given.
     let divided = ["--nodes", "160M,96M", "--movable", "128M"];
     let text = fine(&[&pool[..], &divided].concat());
     assert!(text.contains("nodes of 160 MiB, 96 MiB, 128 MiB for movable pages only"), "{text}");
@@ -189,13 +189,13 @@ fn pages_that_were_only_read_are_touched_and_not_resident() {
     let uncounted = ["--memory", "64M", "--no-utilisation", "--json"];
     let report = json(&[&["run", "-d", "linux-4.3", "-w", &trace][..], &uncounted].concat());
     assert_eq!(report["counters"]["touched_pages"], Value::Null);
-    // Its pages would be a part of the kernel's.
+    // The trace's 4 KiB pages would be parts of the kernel's 64 KiB pages.
     let refused = lab(&["run", "-d", "base", "-w", &trace, "-m", "ppc970-64k"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("ppc970-64k: traces are not simulated"));
 }
 
-/// Free lists are kept in a report, and a run with those is the same run.
+/// A report keeps the free lists. A run with the kept lists gives the same report.
 #[test]
 fn this_machines_free_lists_are_kept_and_used_again() {
     let lists = fs::read_to_string("/proc/buddyinfo");
@@ -209,7 +209,7 @@ fn this_machines_free_lists_are_kept_and_used_again() {
     fs::write(&file, first.to_string()).unwrap();
     assert_eq!(json(&with(&["run", "-d", "base", "-f", &file, "--json"])), first);
 
-    // A plan has them too, with other words when they are others.
+    // A plan keeps the free lists too. A plan of other free lists gives them another name.
     let plan = |place: &str, lists: &str| {
         let place = path(&directory, place);
         fine(&with(&["sweep", "plan", "-o", &place, "-d", "base", "-f", lists]));

@@ -1,4 +1,4 @@
-//! `superpage lab profile`, and designs that want one.
+//! `superpage lab profile`, and designs that need a profile.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn a_profile_is_written_for_designs_that_weigh_it() {
     assert_eq!(document["schema"], "superpage.lab.profile/1");
     let base = [&["run", "-d", "base", "--json", "--quiet"], &gups[..]].concat();
     let counters = &json(&base)["counters"];
-    // Walks that find no page are faults.
+    // Walks that find no page are counted as faults.
     let found = counters["walks_base"].as_u64().zip(counters["faults"].as_u64());
     assert_eq!(document["walks"].as_u64(), found.map(|(walks, faults)| walks - faults));
     assert!(document["spans"].as_array().is_some_and(|spans| !spans.is_empty()));
@@ -28,7 +28,7 @@ fn a_profile_is_written_for_designs_that_weigh_it() {
     assert_eq!(json(&cbmm.concat())["counters"]["made_at_fault"], 4);
     let cases: [(&[&str], &str); 3] = [
         (&["-o", &file], "exists; choose another name, or use --force"),
-        (&["--profile", &file], "base pages, of which a profile is made, weigh none"),
+        (&["--profile", &file], "a profile is made by a run on base pages, which needs none"),
         (&["--memory", "16M"], "no profile: "),
     ];
     for (more, says) in cases {
@@ -53,7 +53,7 @@ fn a_design_that_weighs_misses_wants_a_profile() {
     let report = json(&with(&["run", "-d", "cbmm", "--profile", &file, "--json", "--quiet"]));
     assert_eq!(report["counters"]["made_at_fault"], 4);
     for (text, says) in [
-        ("spans = [\"1G 0 5\"]", "hot.toml:1: spans: must go up"),
+        ("spans = [\"1G 0 5\"]", "hot.toml:1: spans: must be in ascending order"),
         ("spans = [\"all\"]", "hot.toml:1: spans: \"all\": must be"),
         ("span = []", "hot.toml:1: span: unknown key: did you mean `spans`?"),
     ] {

@@ -1,4 +1,4 @@
-//! What `superpage lab` refuses, in one line with the remedy.
+//! Wrong usage of `superpage lab`: each error is one line with the remedy.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use crate::common::{lab, stderr, stdout};
 use crate::{path, with};
 
-/// A file that this user could overwrite.
+/// An existing file that this user may overwrite.
 const EXISTING: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/existing");
 
-/// Arguments, the exit code, and what the one line says.
+/// Arguments, the exit code, and texts that the error line must contain.
 const CASES: &[(&[&str], &[&str])] = &[
     (&["run"], &["--design"]),
     (&["run", "-d", "base"], &["--workload"]),

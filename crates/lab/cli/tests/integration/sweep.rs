@@ -1,4 +1,4 @@
-//! `superpage lab sweep`: the same bytes however it is run, also when it was killed on the way.
+//! `superpage lab sweep`: the result has the same bytes however the sweep is run, also if it was killed in between.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ pub fn plan(directory: &Path) -> String {
     file.display().to_string()
 }
 
-/// A merged sweep as Parquet, where that is built, and as JSON.
+/// A merged sweep as Parquet (if that feature is built) and as JSON.
 pub type Merged = (Option<Vec<u8>>, Vec<u8>);
 
-/// The files of a merged sweep.
+/// Returns the files of a merged sweep.
 pub fn files_of(name: &str) -> Merged {
     let read = |ending: &str| fs::read(format!("{name}.{ending}")).unwrap();
     (cfg!(feature = "parquet").then(|| read("parquet")), read("json"))
@@ -56,7 +56,7 @@ fn a_sweep_ends_in_the_same_bytes_however_it_is_run() {
     assert_eq!(document["schema"], "superpage.lab.sweep/1");
     assert_eq!(document["cells"].as_array().unwrap().len(), 24);
 
-    // A file that was cut is told, run again, and gone from the result.
+    // A truncated file is reported, and its cells are run again; the result does not show that.
     let files = fs::read_dir(Path::new(&one).join("groups")).unwrap();
     let file = files.map(|file| file.unwrap().path()).next().unwrap();
     let bytes = fs::read(&file).unwrap();
@@ -149,6 +149,6 @@ fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
     fine(&["sweep", "run", &fresh, "--jobs", "1"]);
     assert_eq!(merged(&[&fresh], &place, "b"), first);
-    // The test got no turn before all was done.
+    // The sweep ended before the test could kill it.
     testkit::require!(run > 0, "the sweep ended before it was killed");
 }

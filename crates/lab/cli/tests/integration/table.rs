@@ -1,4 +1,5 @@
-//! Several published tables at once: texts as of each alone, one document, and which names are refused.
+//! Several published tables in one command: each text is the same as alone, the output is one document, and some names
+//! are refused.
 
 use crate::common::{stderr, stdout};
 

@@ -1,4 +1,4 @@
-//! `superpage lab validate`: the table and the exit code of a made-up document, and a small workload live.
+//! `superpage lab validate`: the table and the exit code of a made-up document, and a live run of a small workload.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,8 @@ fn row(design: &str, live: f64, lab: f64, as_live: Option<f64>) -> Row {
     }
 }
 
-/// The laboratory has `slow` faster than base pages by 20 %, and live it is slower; `fast` is off by 15 %.
+/// The laboratory predicts that `slow` is 20 % faster than base pages, but live `slow` is slower. `fast` is off by 15
+/// %.
 fn validation() -> Validation {
     let pair = |than, design, ratio: f64| Pair {
         than,
@@ -96,7 +97,7 @@ fn a_document_is_printed_drawn_and_judged_again() {
         output.status.code().unwrap()
     };
     assert_eq!(code(&["--fail-if", "order"]), 1);
-    // `slow` is off by half: 1.2 where 0.8 was measured.
+    // `slow` is off by half: 1.2 was simulated, 0.8 measured.
     assert_eq!(code(&["--fail-if", "off"]), 1);
     assert_eq!(code(&["--fail-if", "off", "--within", "49%"]), 1);
     assert_eq!(code(&["--fail-if", "off", "--within", "51%"]), 0);
@@ -129,7 +130,7 @@ fn a_small_workload_is_run_live_and_simulated() {
     let designs = ["-d", "freebsd", "-d", "linux-6"];
     let flags = ["-m", "e3-1245v6", "--runs", "2", "--json", "-q"];
     let run = || json(&[&["validate", "-w", workload], &designs[..], &flags].concat());
-    // Where much else runs, who looks may get no turn in so short a time.
+    // On a busy machine, the executor may get no CPU time during so short a run.
     let is_seen = |document: &serde_json::Value| {
         let rows = document["workloads"][0]["designs"].as_array().unwrap();
         rows.iter().all(|row| row["live"]["superpages"].is_number())
@@ -147,11 +148,12 @@ fn a_small_workload_is_run_live_and_simulated() {
             assert!(of(row, side, "seconds") >= of(row, side, "timed_seconds"), "{row} {side}");
         }
     }
-    // A page for each fault; and its own, of the start.
+    // The simulated program takes one fault per page. The live program also takes faults at its start.
     assert_eq!(of(0, "lab", "faults"), 16384.0);
     assert!(of(0, "live", "faults") >= 16384.0 && of(0, "live", "superpages") == 0.0);
     assert!(of(2, "live", "faults") < of(0, "live", "faults"));
-    // In place at no cost to others; by copying, a daemon's.
+    // In the laboratory superpages are made in place, and no daemon works. Live they are made by copying, which a
+    // daemon does.
     assert_eq!(of(1, "lab", "superpages"), 32.0);
     assert_eq!(of(1, "lab", "beside_seconds"), 0.0);
     assert!(rows[1]["as_live"]["lab"]["beside_seconds"].as_f64().unwrap() > 0.0);
@@ -159,7 +161,7 @@ fn a_small_workload_is_run_live_and_simulated() {
     assert_eq!(document["workloads"][0]["pairs"].as_array().map(Vec::len), Some(3));
 }
 
-/// Whether the other program, which has the live kernels, is there to be run.
+/// Returns whether the program `superpage`, which runs the live workloads, is built.
 fn has_superpage() -> bool {
     Path::new(env!("CARGO_BIN_EXE_superpage-lab")).with_file_name("superpage").is_file()
 }

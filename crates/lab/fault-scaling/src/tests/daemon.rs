@@ -28,11 +28,12 @@ fn the_daemon_rests_at_its_load() {
     let with = |load| ScrubSettings { load: Some(load), ..ScrubSettings::default() };
     let (_, works) = run(2, with(3));
     assert!(works.pages > 0 && works.cpu_seconds > 0.0, "{works:?}");
-    // Two threads keep the daemon idle. Only pages zeroed before the run are found, on the three nodes that 4 GB need.
+    // Two threads leave the daemon no CPU. Only pages zeroed before the run are found, on the three nodes that 4 GB
+    // need.
     let (_, rests) = run(2, with(2));
     let frames = preset("altix-8").unwrap().node_memory.0 >> 14;
     assert_eq!((rests.pages, rests.cpu_seconds, rests.found_pages), (0, 0.0, 3 * frames));
-    // A load of 0 never lets the daemon run, as without the patch.
+    // With a load of 0 the daemon never runs, as without the patch.
     let (row, never) = run(2, with(0));
     assert_eq!((never.pages, never.found_pages), (0, 0));
     assert!(never.nodes.iter().all(|node| node.zeroed.iter().all(|count| *count == 0)));
@@ -57,7 +58,7 @@ fn left(freed: u64, start: u8, stop: u8) -> u64 {
 
 #[test]
 fn zeroing_starts_with_a_block_and_goes_on_to_the_smallest() {
-    // 300 pages are 256, 32, 8 and 4.
+    // 300 pages are blocks of 256, 32, 8 and 4 pages.
     assert_eq!(left(300, 9, 0), 300);
     assert_eq!(left(300, 8, 8), 44);
     assert_eq!(left(300, 8, 4), 12);
@@ -73,7 +74,8 @@ fn the_engine_zeroes_without_a_cpu() {
     // Every CPU has a thread, so daemons on CPUs zero only while the first thread unmaps.
     assert!(engine.pages > cpu.pages && engine.found_pages > cpu.found_pages);
     assert!(cpu.cpu_seconds > 1.0 && engine.cpu_seconds == 0.0, "{cpu:?} {engine:?}");
-    // With one thread a CPU is faster: it zeroes 16 KiB in 9.8 us, and the engine takes 32.8 us at its 500 MB/s.
+    // With one thread zeroing by the CPU is faster: a CPU zeroes 16 KiB in 9.8 us, and the engine takes 32.8 us at its
+    // 500 MB/s.
     let alone = |by| run(1, ScrubSettings { by, ..ScrubSettings::default() }).0.wall_seconds;
     assert!(alone(Zeroing::Bte) > alone(Zeroing::Cpu));
     // A CPU zeroes the blocks below 64 KiB, which the engine refuses.
@@ -123,8 +125,8 @@ fn settings_that_mean_nothing_have_one_line() {
     assert!(small.contains("64 KiB to 4 MiB, and the largest here has 32 KiB"), "{small}");
 }
 
-/// By hand: one line for each of 8 threads, one of them the reader's and one its neighbour's. 65,536 entries of 8 bytes
-/// fill 8,192 lines.
+/// By hand: one cache line for each of 8 threads; one of these lines is the reader's and one its neighbour's. 65,536
+/// entries of 8 bytes fill 8,192 lines.
 #[test]
 fn who_does_not_count_pays_at_the_read() {
     let row = |patches: &str, threads| {
@@ -140,7 +142,7 @@ fn who_does_not_count_pays_at_the_read() {
     assert!(near_enough(reads("rss-on-demand", 1), 8192 * line));
     assert_eq!(row("rss-split", 8).resident_count_seconds, 0.0);
     assert!(row("rss-atomic", 8).resident_count_seconds > 0.0);
-    // A fault neither counts in a shared line nor waits for one.
+    // A fault neither updates a shared line nor waits for one.
     let fast = |patches: &str| row(patches, 8).wall_seconds;
     assert_eq!(fast("atomic-pte,rss-on-demand"), fast("atomic-pte,rss-split"));
     assert!(fast("atomic-pte,rss-on-demand") < fast("atomic-pte"));

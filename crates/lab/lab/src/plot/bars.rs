@@ -23,7 +23,7 @@ const ROW: f64 = 40.0;
 /// Minimum width of a visible part.
 const VISIBLE: f64 = 0.3;
 
-/// Draws the bars below `y`. Returns them and their height, or nothing without cycles.
+/// Draws the bars below `y`. Returns the bars and their height, or nothing without cycles.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     let most = |of: fn(&Report) -> &CycleCounts| reports.iter().map(|one| of(one).total()).max();
     let most = most(|one| &one.ledger).max(most(|one| &one.background)).unwrap_or(0);

@@ -33,7 +33,7 @@ const LINES: [Line; 3] = [
     ("superpages mapped", "line c1", |moment| moment.superpages),
 ];
 
-/// Draws the panels below `y`. Returns them and their height.
+/// Draws the panels below `y`. Returns the panels and their height.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64, longest: f64) -> (Vec<Element>, f64) {
     let items: Vec<(Sign, String)> = LINES
         .iter()

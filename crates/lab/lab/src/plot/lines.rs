@@ -44,7 +44,7 @@ const PANELS: [Panel; 3] = [
     ("free superpages", |moment| moment.free_superpages),
 ];
 
-/// Draws the panels below `y`. Returns them and their height, or nothing if no run has samples.
+/// Draws the panels below `y`. Returns the panels and their height, or nothing if no run has samples.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     if reports.iter().all(|report| report.timeline.is_empty()) {
         return (Vec::new(), 0.0);

@@ -589,7 +589,7 @@ mod agreement_tests {
         let mut table = table(&[&[(1.0, 1.0), (2.0, 2.2), (3.0, 2.0)]]);
         table.rows[0].cells[2].role = Role::Check;
         let agreement = table.agreement();
-        // base-a is no check; base-b and a-b are.
+        // base-a is not a check; base-b and a-b are.
         assert_eq!((agreement.pairs, agreement.wrong.len()), (1, 0));
         let checks = agreement.checks.expect("b is one");
         assert_eq!((checks.pairs, checks.wrong.len()), (2, 1));

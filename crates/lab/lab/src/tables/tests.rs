@@ -49,7 +49,7 @@ const NOTHING: Entry = entry("nothing", Vec::new);
 const FIRST: Entry = entry("first", || {
     vec![runs(SMALL, &["base", "linux-4.3", "sync-64"]), runs(FRAGMENTED, &["linux-4.3"])]
 });
-/// Shares two cells with `FIRST`, in another order.
+/// Has two cells in common with `FIRST`, in another order.
 const SECOND: Entry = entry("second", || {
     vec![runs(LARGE, &["sync-64", "base"]), runs(SMALL, &["sync-64", "ingens", "base"])]
 });

@@ -25,7 +25,8 @@ fn pair(than: usize, design: usize, ratio: f64, interval: [f64; 2]) -> Pair {
     Pair { than, design, ratio, interval: Some(interval) }
 }
 
-/// Base pages: 4 s live, 4.4 s simulated. `a`: 2 s, 1.6 s as written, 2.5 s as it ran live. `b`: 5 s, simulated 4 s.
+/// Base pages: 4 s live, 4.4 s simulated. `a`: 2 s live, 1.6 s simulated as written, 2.5 s as carried out live. `b`: 5
+/// s live, 4 s simulated.
 pub(super) fn validation() -> Validation {
     let compared = Compared {
         workload: "gups:size=1GiB".to_string(),
@@ -59,10 +60,11 @@ fn errors_are_of_speed_ups_over_each_sides_own_base() {
     let all = validation();
     let one = &all.workloads[0];
     let [_, a, b] = &one.designs[..] else { panic!("three") };
-    // Simulated 4.4 / 1.6 = 2.75 as written and 4.4 / 2.5 = 1.76 as live; measured 2.
+    // The simulated ratio is 4.4 / 1.6 = 2.75 as written and 4.4 / 2.5 = 1.76 as carried out live; the measured ratio
+    // is 2.
     near(one.error(a, |row| &row.lab), 0.375);
     near(one.error(a, Row::simulated), -0.12);
-    // Simulated 1.1, measured 0.8, both as written and as live.
+    // The simulated ratio is 1.1, the measured one 0.8, both as written and as carried out live.
     near(one.error(b, |row| &row.lab), 0.375);
     near(one.error(b, Row::simulated), 0.375);
     near(all.as_written().error, 0.375);
@@ -81,7 +83,7 @@ fn only_pairs_that_the_laboratory_separates_count() {
     assert_eq!(of(&all), Order { pairs: 3, agree: 2, disagree: 0, undecided: 1 });
     all.workloads[0].pairs[1].interval = None;
     assert_eq!(of(&all).undecided, 1);
-    // A difference of 4 % is no order.
+    // A difference of 4 % does not count as an order.
     all.workloads[0].designs[2].lab.seconds = 4.4 / 1.04;
     assert_eq!(of(&all), Order { pairs: 2, agree: 2, ..Order::default() });
 }

@@ -1,4 +1,4 @@
-//! Reports made up for tests.
+//! Made-up reports for tests.
 #![allow(dead_code)] // each test file uses its part
 
 use mm_sim::{Cause, Counters, CycleCounts, Moment};
@@ -40,7 +40,7 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
     }
 }
 
-/// Superpages at times, of 1000 superpages' memory that is resident from the start.
+/// Numbers of superpages at given times, with 1000 superpages' memory resident from the start.
 pub fn timeline(superpages: &[(u64, u64)]) -> Vec<Moment> {
     let moment = |(microseconds, superpages): &(u64, u64)| Moment {
         smaller_superpages: 0,

@@ -1,4 +1,4 @@
-//! Designs with conditions, and with sizes that are not simulated.
+//! Designs with conditions, and designs with sizes that are not simulated.
 
 use design::Design;
 use mm_sim::Counters;
@@ -20,7 +20,7 @@ fn experiment(workload: &str, machine: &str, memory: u64, fragmentation: &str) -
     }
 }
 
-/// A preset with some of its text replaced, and more at its end.
+/// Returns a preset with some of its text replaced, and more text at its end.
 fn design(preset: &str, from: &str, to: &str, more: &str) -> Design {
     let text = design::designs::preset(preset).expect("a preset").text;
     assert!(text.contains(from), "{preset}: {from}");
@@ -106,13 +106,14 @@ fn a_fault_makes_a_superpage_where_the_profile_says_so() {
     assert!(all >= 32, "{all}");
     assert_eq!(with("\"0 512G 0\"").made_at_fault, 0);
     assert_eq!(with("\"0 32M 40000\"").made_at_fault, 16);
-    // Zeroed memory costs nothing: any miss is worth it, if not all has to be zeroed first.
+    // A superpage that is already zeroed costs nothing, so any TLB miss justifies it. Otherwise zeroing must cost less
+    // than the misses.
     assert!(with("\"0 512G 1\"").made_at_fault <= all);
 }
 
 #[test]
 fn a_scan_makes_the_size_that_misses_ask_for() {
-    // On Armv8 runs of 16 pages share an entry. Base pages first, so that the scan has work to do.
+    // On Armv8, runs of 16 pages share a TLB entry. Memory starts on base pages, so that the scan has work to do.
     let chase =
         experiment("hashmap:size=128MiB,operations=1G,weight=256", "neoverse-n1", 1024, "none");
     let sampled = |when: &str| {
@@ -150,7 +151,7 @@ fn superpages_that_are_hardly_accessed_are_split() {
     assert_eq!(few.made_at_fault, 128);
     assert_eq!(few.demoted, 128, "{few:?}");
     assert_eq!(split("coverage > 70").demoted, 0);
-    // Enough memory is free: nothing is watched.
+    // Enough memory is free, so nothing is watched.
     let preset = design::designs::find("hugescope").expect("a preset");
     let calm = counters(&sparse, preset);
     assert_eq!(calm.demoted, 0);
@@ -163,7 +164,7 @@ fn a_profile_is_of_the_program_and_not_of_what_spoils_memory() {
     let with = |spans: &str| {
         counters(&touch, design("cbmm", "", "", &format!("[profile]\nspans = [{spans}]")))
     };
-    // The fragmenter has more of it than the program.
+    // The profile's range contains more of the fragmenter's memory than of the program's.
     assert_eq!(with("\"0 512G 40000\""), with("\"0 1G 40000\""));
     assert_eq!(with("\"0 512G 40000\""), with("\"0 64M 40000\""));
 }

@@ -1,5 +1,5 @@
-//! The same experiment gives the same report, byte by byte: again, beside other designs, and from any number of
-//! threads.
+//! The same experiment gives the same report, byte by byte: when repeated, together with other designs, and with any
+//! number of threads.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use design::Design;
 use superpage_lab::{Experiment, run};
 use units::ByteSize;
 
-/// Workloads that free, grow and touch at random, on memory that is short for some and fragmented for others.
+/// Workloads that free, grow and touch at random. Memory is short for some and fragmented for others.
 const EXPERIMENTS: [(&str, u64, &str); 3] = [
     ("gups:size=48M,operations=200K", 64, "frag-50"),
     ("gcc:size=64M", 96, "pinned-50"),
@@ -30,7 +30,7 @@ fn experiments() -> Vec<Experiment> {
     EXPERIMENTS.iter().map(experiment).collect()
 }
 
-/// All presets that are simulated every night, else every third.
+/// Returns all presets that are simulated in the nightly set, otherwise every third.
 fn designs() -> Vec<Design> {
     let all = design::designs::list().iter().map(|preset| preset.design().expect("a preset"));
     let all = all.filter(|design| superpage_lab::not_simulated(design).is_none());

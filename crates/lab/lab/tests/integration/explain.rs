@@ -1,4 +1,4 @@
-//! What `explain` says of made-up runs.
+//! Explanations of made-up runs.
 
 use crate::common::{report, timeline};
 use mm_sim::Cause;
@@ -67,7 +67,7 @@ fn the_order_of_the_two_changes_nothing() {
 
 #[test]
 fn what_trades_against_each_other_is_no_share_above_the_whole() {
-    // They are 0.2 G apart, of which walks on base pages are fifteen times the whole.
+    // The two runs differ by 0.2 G cycles in total, but by fifteen times as much in walks on base pages.
     let cycles = [(Cause::Work, 10 * G), (Cause::WalkBase, 3 * G), (Cause::Fault, G / 5)];
     let told = explain(&quick(), &report("async-64", &cycles)).sentences.join(" ");
     let shares = told.split('(').filter_map(|part| part.split_once(" %")?.0.parse::<f64>().ok());
@@ -87,14 +87,14 @@ fn is_honest_where_nothing_separates_them() {
     );
     assert_eq!(first[1], "They spent the same cycles on everything.");
 
-    // The same sum, made up otherwise.
+    // Both runs have the same sum, but other causes.
     let a = report("a", &[(Cause::Work, 10 * G), (Cause::Zero, 2 * G)]);
     let b = report("b", &[(Cause::Work, 10 * G), (Cause::WalkBase, 2 * G)]);
     let text = explain(&a, &b).sentences[1].clone();
     assert!(text.contains("spent them differently"), "{text}");
     assert!(text.contains("zeroing 2.00 G against 0"), "{text}");
 
-    // Half a per cent is nothing, whoever has it.
+    // A difference of half a per cent counts as none, whichever run is slower.
     let a = report("a", &[(Cause::Work, 1000 * G)]);
     let b = report("b", &[(Cause::Work, 1005 * G)]);
     let sentences = explain(&a, &b).sentences;
@@ -142,7 +142,7 @@ fn different_programs_and_machines_have_no_ratio() {
     }
 }
 
-/// Pages that were only read stand on the page of zeros: touched, not resident, no bloat below 1.
+/// Pages that were only read map the zero page: they are touched and not resident, and bloat is never below 1.
 #[test]
 fn pages_that_were_only_read_waste_nothing() {
     let mut report = quick();

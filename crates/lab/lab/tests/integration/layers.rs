@@ -1,4 +1,4 @@
-//! Executors decide nothing: they know no design, no preset and no rule.
+//! Executors decide nothing: they use no design, no preset and no rule.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// All sources below a directory of the workspace, but those of tests: their paths from there, and their lines
-/// without comments.
+/// Returns all sources below a directory of the workspace, without tests: their relative paths, and their lines without
+/// comments.
 fn sources(below: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     let mut left = vec![workspace().join(below)];
@@ -31,7 +31,7 @@ fn sources(below: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Those of the laboratory, the library in programs, and the one beside them.
+/// Sources of the executors: the laboratory, the library in programs, and the executor beside programs.
 const EXECUTORS: [&str; 6] = [
     "crates/lab/fault-scaling/src",
     "crates/lab/mm-sim/src",
@@ -45,12 +45,12 @@ fn executors() -> impl Iterator<Item = (String, Vec<String>)> {
     EXECUTORS.into_iter().flat_map(sources)
 }
 
-/// The words of a line.
+/// Splits a line into words.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// Crates whose Cargo.toml has `design` among what they are built with, not only tested.
+/// Returns the crates that depend on `design` in their Cargo.toml, not counting dev-dependencies.
 fn built_with_design() -> Vec<String> {
     let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace");
     let (_, members) = manifest.split_once("members = [").expect("members");
@@ -76,14 +76,14 @@ fn the_command_and_one_loader_know_designs() {
     assert_eq!(found, ["crates/lab/lab/src/run.rs"]);
 }
 
-/// The files that hand designs on.
+/// The files that pass designs on.
 const HOLD_DESIGNS: [&str; 3] = [
     "crates/lab/lab/src/profile.rs",
     "crates/lab/lab/src/run.rs",
     "crates/lab/lab/src/tables/mod.rs",
 ];
 
-/// What holds a design has it of the loader, and knows its name.
+/// Code that holds a design gets it from the loader, and reads only its name.
 #[test]
 fn a_design_is_handed_on_unread() {
     for (path, code) in executors().filter(|(path, _)| path != "crates/lab/lab/src/run.rs") {
@@ -100,7 +100,7 @@ fn a_design_is_handed_on_unread() {
     }
 }
 
-/// Nobody but `design` and `policy` can read what a design says.
+/// Only `design` and `policy` can read the rules of a design.
 #[test]
 fn rules_are_private() {
     for (file, holder) in [
@@ -115,10 +115,10 @@ fn rules_are_private() {
     }
 }
 
-/// A table of a paper names systems as it does.
+/// Except for tables of a paper, which name systems as the paper does.
 #[test]
 fn no_executor_names_a_preset() {
-    // Words of the kernel's too.
+    // Preset names that are also words of the kernel are allowed.
     let names = design::designs::list().iter().map(|preset| preset.name);
     let presets: Vec<String> = names
         .filter(|name| !["base", "hugetlb"].contains(name))
@@ -133,8 +133,8 @@ fn no_executor_names_a_preset() {
     }
 }
 
-/// What a rule says is passed on (`Effort`), and never looked at. The models of many threads are told which locks and
-/// counters a fault takes (`Policy::fault_path`).
+/// Rules are passed on (`Effort`), and never read. Models of many threads ask the policy which locks and counters a
+/// fault takes (`Policy::fault_path`).
 #[test]
 fn no_executor_looks_at_a_rule() {
     for (path, code) in executors() {

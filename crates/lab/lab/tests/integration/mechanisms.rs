@@ -1,4 +1,4 @@
-//! What each system is known to do, exactly: one mechanism a test.
+//! Known mechanisms of each system, with exact figures: one mechanism per test.
 
 mod script;
 
@@ -9,7 +9,7 @@ use units::ByteSize;
 
 const MEMORY: ByteSize = ByteSize::gib(2);
 
-/// khugepaged: 4096 units a pass, 512 a region, a pass every 10 s (the first after 5: half a period).
+/// khugepaged has 4096 units per pass, 512 for a region. A pass starts every 10 s (the first after 5 s, half a period).
 #[test]
 fn khugepaged_makes_eight_superpages_in_ten_seconds() {
     for (seconds, made) in [(4, 0), (6, 8), (14, 8), (16, 16), (56, 48)] {
@@ -25,11 +25,11 @@ fn khugepaged_makes_eight_superpages_in_ten_seconds() {
     }
 }
 
-/// A region that was visited and not collapsed costs as much as one that was.
+/// Visiting a region without collapsing it costs as much as visiting one and collapsing it.
 #[test]
 fn khugepaged_pays_for_regions_that_do_not_qualify() {
     let report = report("linux-4.3", MEMORY, |script| {
-        // Twelve regions mapped and never touched, then others.
+        // Twelve regions that are mapped and never touched, then others.
         script.map(0, 12 * 512, Backing::Anonymous);
         grow_heap(script, 20 * 512, 20 * 512);
         for _ in 0..16 {
@@ -37,12 +37,11 @@ fn khugepaged_pays_for_regions_that_do_not_qualify() {
             script.read((20 * 512..40 * 512).step_by(8));
         }
     });
-    // Two passes of eight regions: twelve empty ones, four others.
+    // Each of two passes visits eight regions: twelve empty ones and four others in all.
     assert_eq!(report.counters.made_by_copy, 4);
 }
 
-/// Ingens promotes at 90 %: floor(0.9 * 512) = 460 pages, when its thread wakes (the first time after 5 s: half
-/// a period).
+/// Ingens promotes at 90 %: floor(0.9 * 512) = 460 pages, when its thread wakes (first after 5 s, half a period).
 #[test]
 fn ingens_promotes_at_460_pages_and_not_before() {
     for (touched, seconds, made) in [(459, 6, 0), (460, 4, 0), (460, 6, 1), (512, 6, 1)] {
@@ -54,7 +53,7 @@ fn ingens_promotes_at_460_pages_and_not_before() {
     }
 }
 
-/// Ingens works until nobody waits, however many that are, and then sleeps for all of its period.
+/// Ingens works until no region waits, however many there are, and then sleeps for its whole period.
 #[test]
 fn ingens_serves_all_that_wait_and_sleeps() {
     for (seconds, made) in [(6, 100), (14, 100), (16, 200)] {
@@ -66,7 +65,7 @@ fn ingens_serves_all_that_wait_and_sleeps() {
     }
 }
 
-/// Touches the last 16 pages of so many regions.
+/// Touches the last 16 pages of each of `regions` regions.
 fn sixteen_pages_in_each(script: &mut Script, regions: u32) {
     script.map(0, regions * 512, Backing::Anonymous);
     for region in 0..regions {
@@ -74,11 +73,11 @@ fn sixteen_pages_in_each(script: &mut Script, regions: u32) {
     }
 }
 
-/// A daemon has one CPU: what it does takes its time, is seen as it is done, and ends with the run.
+/// A daemon has one CPU. Its work takes time, has an effect only when it is done, and ends with the run.
 #[test]
 fn a_daemon_is_never_busy_for_longer_than_time_passed() {
     let regions = 17_000;
-    // 524 ms of work from 5.5 s on, of which the run sees about half.
+    // The daemon has 524 ms of work from 5.5 s on. The run ends after about half of it.
     let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
         sixteen_pages_in_each(script, regions);
         script.event(Event::Wait(5_450_000));
@@ -86,7 +85,7 @@ fn a_daemon_is_never_busy_for_longer_than_time_passed() {
     let half = u64::from(report.mhz) * 500_000;
     assert!((1..16_384).contains(&report.counters.evacuated), "{}", report.counters.evacuated);
     assert!(report.background.total() <= report.wall_cycles - 11 * half);
-    // 200 superpages take Ingens 0.1 s from 5 s on. The run ends after 0.07 s of them, and it was at work throughout.
+    // Ingens needs 0.1 s for 200 superpages, from 5 s on. The run ends 0.07 s later, and Ingens works all that time.
     let report = self::report("ingens", MEMORY, |script| {
         script.map(0, 200 * 512, Backing::Anonymous).write(0..200 * 512);
         script.event(Event::Wait(4_950_000));
@@ -111,7 +110,7 @@ fn hawkeye_zeroes_forty_megabytes_a_second() {
     }
 }
 
-/// FreeBSD promotes in place when the 512th page is written, and a copy is never made.
+/// FreeBSD promotes in place when the 512th page is written, and never copies.
 #[test]
 fn freebsd_promotes_when_the_reservation_is_full() {
     for (touched, superpages) in [(511, 0), (512, 1)] {
@@ -124,7 +123,8 @@ fn freebsd_promotes_when_the_reservation_is_full() {
     }
 }
 
-/// All dirty: writable. All clean: read-only, and the first write demotes it. Mixed: none.
+/// If all pages are dirty, the superpage is writable. If all are clean, it is read-only, and the first write demotes
+/// it. If they are mixed, there is no promotion.
 #[test]
 fn freebsd_asks_for_uniform_pages() {
     let clean = report("freebsd", MEMORY, |script| {
@@ -139,15 +139,15 @@ fn freebsd_asks_for_uniform_pages() {
         script.map(0, 512, Backing::Anonymous).write(0..256).read(256..512);
     });
     assert_eq!(mixed.counters.made_in_place, 0);
-    // Writing the clean ones completes it, at the last of them.
+    // Writing the clean pages completes the superpage, at the last of them.
     let completed = report("freebsd", MEMORY, |script| {
         script.map(0, 512, Backing::Anonymous).write(0..256).read(256..512).write(256..512);
     });
     assert_eq!(completed.counters.made_in_place, 1);
 }
 
-/// A fault on a file's page reads and maps 16. FreeBSD 11.2 wants all entries used when the last one is mapped, which
-/// those read with it are not; Quicksilver does not, so that the file is a superpage.
+/// A fault on a file's page reads and maps 16 pages. FreeBSD 11.2 promotes only if all entries were used when the last
+/// page is mapped, and the pages that were read along were not. Quicksilver has no such rule, and promotes the file.
 #[test]
 fn files_are_promoted_where_unused_entries_do_not_hinder() {
     let file = Backing::File { file: 1, cached: false };
@@ -160,7 +160,7 @@ fn files_are_promoted_where_unused_entries_do_not_hinder() {
         let made = report.counters.made_in_place;
         assert_eq!((report.counters.faults, report.counters.read, made), (32, 512, superpages));
     }
-    // All were used before the last fault, which maps nothing beside its page.
+    // All entries were used before the last fault, which maps only its own page.
     for (used, superpages) in [(512, 1), (511, 0)] {
         let report = report("freebsd-11.2", MEMORY, |script| {
             let one = Event::Advise(script.pages(7, 1), Advice::DontNeed);
@@ -187,7 +187,8 @@ fn quicksilver_fills_at_its_threshold() {
     }
 }
 
-/// Pages of a reservation are kept singly, mapped large or not: freeing them costs more than Linux' one page.
+/// Pages of a reservation are kept singly, whether mapped as a superpage or not, so freeing them costs more than
+/// freeing Linux' compound page.
 #[test]
 fn a_reserved_superpage_costs_more_to_free_than_a_compound_page() {
     let freed = |design: &str| {
@@ -206,12 +207,12 @@ fn a_reserved_superpage_costs_more_to_free_than_a_compound_page() {
     assert!(freed("quicksilver-sync-1") > 10 * freed("linux-4.3"));
 }
 
-/// One pass moves up to 262,144 pages: 16,384 reservations of 16 pages, and none of the ones after.
+/// One pass moves up to 262,144 pages: 16,384 reservations of 16 pages, and none after these.
 #[test]
 fn quicksilver_empties_16384_reservations_of_16_pages_in_one_pass() {
     let regions = 17_000;
-    // The pages are touched within the first half second, and are inactive from 5 s on: the pass at 5.5 s is the
-    // first that finds them so.
+    // The pages are touched within the first half second, and are inactive from 5 s on, so the pass at 5.5 s is the
+    // first to find them inactive.
     let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
         sixteen_pages_in_each(script, regions);
         script.wait(6);
@@ -220,8 +221,8 @@ fn quicksilver_empties_16384_reservations_of_16_pages_in_one_pass() {
     assert_eq!(report.counters.migrated, 262_144);
 }
 
-/// A heap that grows by less than a superpage: Linux' fault path never has the whole window, FreeBSD's
-/// reservation may reach past the end.
+/// The heap grows by less than a superpage at a time. Linux' fault path never finds the whole window inside the heap,
+/// but FreeBSD's reservation may extend past the heap's end.
 #[test]
 fn a_growing_heap_gets_superpages_only_where_memory_is_reserved() {
     for (design, superpages) in [
@@ -231,7 +232,8 @@ fn a_growing_heap_gets_superpages_only_where_memory_is_reserved() {
         ("freebsd", 64),
         ("quicksilver-sync-1", 64),
         ("quicksilver-sync-64", 64),
-        // At its 460th page the heap does not hold the whole window yet; khugepaged comes later.
+        // When a region has 460 pages, the heap does not contain the whole window yet, and khugepaged's pass comes
+        // later.
         ("ingens", 0),
         ("hawkeye-pmu", 0),
     ] {
@@ -243,11 +245,12 @@ fn a_growing_heap_gets_superpages_only_where_memory_is_reserved() {
     }
 }
 
-/// A part of a superpage is unmapped: Linux 4.3 frees it at once, Linux 6 holds it until memory is
-/// short, FreeBSD keeps it reserved.
+/// A part of a superpage is unmapped. Linux 4.3 frees the part at once, Linux 6 keeps it until memory is short, and
+/// FreeBSD keeps it reserved.
 #[test]
 fn a_partly_freed_superpage_is_split_or_kept() {
-    // One fault for the whole superpage, or one for each page of the reservation; then eight.
+    // The first touches take one fault for the whole superpage, or one for each page of the reservation. The later
+    // touches take eight faults.
     for (design, first) in [("linux-4.3", 1), ("linux-6-always", 1), ("freebsd", 512)] {
         let report = report(design, MEMORY, |script| {
             script.map(0, 512, Backing::Anonymous).write(0..512);
@@ -259,7 +262,7 @@ fn a_partly_freed_superpage_is_split_or_kept() {
     }
 }
 
-/// The ideal is what no design beats, also where memory is fragmented or heaps grow in small steps.
+/// No design is faster than the ideal one, also on fragmented memory and with heaps that grow in small steps.
 #[test]
 fn nothing_beats_the_ideal() {
     let heap = |script: &mut script::Script| {

@@ -1,4 +1,4 @@
-//! Page tables that are no trees and superpages of other sizes than 512 base pages, on the machines that have them.
+//! Page tables that are not trees, and superpages of other sizes than 512 base pages, on the machines that have them.
 
 use design::Design;
 use mm_sim::Cause;
@@ -31,20 +31,20 @@ fn on(machine: &str, workload: &str, design: &str) -> Report {
     run(&experiment, &[design]).expect("it runs").remove(0)
 }
 
-/// hugetlb with superpages of another size.
+/// Returns the hugetlb design with superpages of another size.
 fn pool(size: &str) -> Design {
     let text = design::designs::preset("hugetlb").expect("a design").text;
     let text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
     Design::from_toml("pool.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A design that makes superpages at a fault, with those of one other size.
+/// Returns a design that makes superpages of one other size at a fault.
 fn transparent(preset: &str, size: &str) -> Design {
     let text = design::designs::preset(preset).expect("a design").text;
     let line = text.lines().find(|line| line.starts_with("sizes = ")).expect("it has sizes");
     let mut text = text.replacen(line, &format!("sizes = [\"{size}\"]"), 1);
     if size.ends_with('K') {
-        // khugepaged makes none of these, and no memory is compacted for them.
+        // khugepaged makes no superpages of this size, and no memory is compacted for them.
         let (before, after) = text.split_once("[mapping.scan]").expect("a scan");
         let after = &after[after.find("\n[").expect("a table after it")..];
         text = format!("{before}{after}").replace("effort-advised = \"direct-retry\"", "");
@@ -52,7 +52,7 @@ fn transparent(preset: &str, size: &str) -> Design {
     Design::from_toml("transparent.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What was waited for walks, of all cycles and of those outside the kernel.
+/// Returns the share of cycles spent waiting for walks: of all cycles, and of cycles outside the kernel.
 fn shares(report: &Report) -> (f64, f64) {
     let ledger = &report.ledger;
     let walks = ledger[Cause::WalkBase] + ledger[Cause::WalkLarge];
@@ -74,7 +74,8 @@ fn stream_on_a_hashed_page_table_misses_the_caches_at_every_page() {
     assert!(shares(&on("ppc970", "stream:size=1G", "pool of 16M")).0 < 1e-5);
 }
 
-/// A random load waits for memory twice on base pages, for the table and for itself, and once on superpages.
+/// On base pages a random load waits for memory twice, for the page-table entry and for the data; on superpages it
+/// waits once.
 #[test]
 fn a_walk_of_a_hashed_page_table_costs_a_random_load_about_as_much_as_itself() {
     for workload in ["chase:size=256M,operations=1M", "gups:size=256M,operations=1M,weight=1"] {
@@ -84,8 +85,8 @@ fn a_walk_of_a_hashed_page_table_costs_a_random_load_about_as_much_as_itself() {
     }
 }
 
-/// Of 4 GiB: faults and superpages by division; all of it zeroed, page by page of 4 KiB at the machine's price; no walk but the
-/// first to each superpage, before its fault and after it.
+/// Expected values for 4 GiB: numbers of faults and superpages by division. All memory is zeroed, at the machine's
+/// price per 4 KiB. The only walks are for each superpage's first touch, one before the fault and one after it.
 #[test]
 fn superpages_of_every_size_by_hand() {
     let cases = [
@@ -106,7 +107,7 @@ fn superpages_of_every_size_by_hand() {
         assert_eq!(counters.zeroed * base_page, 4 << 30, "{name}");
         assert_eq!(counters.resident_pages * base_page, 4 << 30, "{name}");
         assert_eq!(figures(&report, None).coverage, Some(1.0), "{name}");
-        // In calls of 4 KiB, as hugetlb zeroes: the first column.
+        // hugetlb zeroes in calls of 4 KiB: the first column.
         let zeroing = machine.costs.zero.temporal[0] * 2048.0 * f64::from(machine.mhz);
         let charged = report.ledger[Cause::Zero] as f64;
         assert!((charged / zeroing - 1.0).abs() < 1e-6, "{name}: {charged}, {zeroing}");
@@ -117,7 +118,8 @@ fn superpages_of_every_size_by_hand() {
     }
 }
 
-/// 64K at a fault: 16 base pages together, each with its entry. Where the TLB joins 16 in one, it has as many fewer walks.
+/// A fault maps 64K: 16 base pages, each with its own entry. If the TLB joins 16 entries in one, there are a sixteenth
+/// as many walks.
 #[test]
 fn sixteen_base_pages_at_a_fault_by_hand() {
     let walks = |machine| {
@@ -130,16 +132,16 @@ fn sixteen_base_pages_at_a_fault_by_hand() {
     };
     let pages = (4 << 30) / 4096;
     assert_eq!(walks("e3-1245v6"), pages);
-    // One before each fault, and one after it.
+    // One walk before each fault, and one after it.
     assert!(walks("neoverse-n1") <= pages / 16 * 2);
 }
 
-/// A design that reserves, with one other size.
+/// Returns a design that reserves, with one other size.
 fn reserving(preset: &str, size: &str) -> Design {
     let text = design::designs::preset(preset).expect("a design").text;
     let mut text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
     if size.ends_with('K') {
-        // Nothing is mapped by an entry of its own, and so nothing is split.
+        // No page is mapped by an entry of its own, so nothing is split.
         let is_kept = |line: &&str| !line.starts_with("clean-");
         text = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
         text = text.replace("when = \"prepared\"", "when = \"never\"");
@@ -147,8 +149,8 @@ fn reserving(preset: &str, size: &str) -> Design {
     Design::from_toml("reserving.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// FreeBSD's design, 4 GiB: a fault for each base page, and a superpage when the last of its pages is there; each of 512 entries
-/// compared, whatever the size.
+/// FreeBSD's design on 4 GiB: each base page takes a fault, and the last page of a superpage promotes it. Promotion
+/// compares entries in tables of 512, whatever the size.
 #[test]
 fn reservations_of_every_size_by_hand() {
     for (machine, size, superpages, base_page) in [
@@ -169,15 +171,15 @@ fn reservations_of_every_size_by_hand() {
         let promoted = cycles(costs.promote) * (pages / 512) as f64;
         let reserved = cycles(costs.lock + costs.table_page) * superpages as f64;
         let mapped = report.ledger[Cause::Map] as f64 - promoted - reserved;
-        // The rest is the program's end: all of it is unmapped.
+        // The rest is the end of the program, which unmaps all its memory.
         let unmapped = cycles(costs.unmap_superpage) * superpages as f64
             + cycles(2.0 * costs.scan_page) * pages as f64;
         assert!((0.0..unmapped * 1.01).contains(&mapped), "{name}: {mapped}, {unmapped}");
     }
 }
 
-/// Quicksilver's at 16 MiB: after 64 faults the rest is prepared and all of it mapped. 64 pages are zeroed singly, the other
-/// 4,032 past the caches in a call for each 512.
+/// Quicksilver's design with 16 MiB: after 64 faults the rest is prepared and the whole superpage is mapped. The first
+/// 64 pages are zeroed singly, the other 4,032 with non-temporal stores, 512 pages per call.
 #[test]
 fn quicksilver_fills_16m_after_64_faults() {
     let experiment = experiment("ppc970", "touch:size=4G,iterations=1");
@@ -192,7 +194,8 @@ fn quicksilver_fills_16m_after_64_faults() {
     assert!((charged / microseconds - 1.0).abs() < 0.01, "{charged}, {microseconds}");
 }
 
-/// A kernel with pages of 64 KiB on the PowerPC 970: 4 GiB are 65,536 faults, of sixteen entries each, or 256 superpages.
+/// A kernel with pages of 64 KiB on the PowerPC 970: 4 GiB take 65,536 faults, each of which fills sixteen entries, or
+/// 256 superpages.
 #[test]
 fn kernel_pages_of_64k_by_hand() {
     let workload = "touch:size=4G,iterations=1";
@@ -200,7 +203,7 @@ fn kernel_pages_of_64k_by_hand() {
     let base = on("ppc970-64k", workload, "base").counters;
     assert_eq!((base.faults, base.zeroed, base.superpages), (65_536, pages, 0));
     assert_eq!(base.resident_pages, pages);
-    // An entry for each page of the processor's, and a walk before each fault.
+    // Each page of the processor has an entry, and is walked once, before its fault.
     assert_eq!(base.walks_base, pages);
     for design in ["pool of 16M", "linux-6 of 16M"] {
         let counters = on("ppc970-64k", workload, design).counters;
@@ -212,13 +215,13 @@ fn kernel_pages_of_64k_by_hand() {
     let counters = reserved.counters;
     assert_eq!((counters.faults, counters.zeroed), (65_536, pages));
     assert_eq!((counters.made_in_place, counters.superpages), (256, 256));
-    // 100 KiB are two pages.
+    // 100 KiB are two of the kernel's pages.
     let small = on("ppc970-64k", "touch:size=100K,iterations=1", "base").counters;
     assert_eq!((small.faults, small.resident_pages), (2, 32));
 }
 
-/// 64 KiB alone: reserved by sixteen pages, which are base pages side by side. Where the TLB joins them, half of the walks are
-/// before the faults: those after it find the run.
+/// Reservations of 64K only: sixteen adjacent base pages each. Where the TLB joins these, the number of walks is
+/// halved: walks after faults find the joined entry.
 #[test]
 fn reservations_of_64k_by_hand() {
     for machine in ["e3-1245v6", "neoverse-n1"] {
@@ -230,7 +233,8 @@ fn reservations_of_64k_by_hand() {
     }
 }
 
-/// With 1G a fault in smaller ones follows where none lies free, and coverage counts both by what they map.
+/// With 1G, a fault uses smaller superpages if no superpage of 1G is free. Coverage counts both sizes by the memory
+/// that they map.
 #[test]
 fn trident_falls_back_by_size() {
     let workload = "touch:size=5G,iterations=1";
@@ -249,7 +253,7 @@ fn trident_falls_back_by_size() {
     assert!(last.is_some_and(|moment| moment.smaller_superpages == moment.superpages));
 }
 
-/// A scan makes them of what is there: of base pages where there are no others.
+/// The scan makes superpages of whatever is mapped, here of base pages.
 #[test]
 fn a_scan_makes_superpages_of_16m() {
     let text = r#"
@@ -273,12 +277,13 @@ fn a_scan_makes_superpages_of_16m() {
     let counters = run(&experiment, &[design]).expect("it runs").remove(0).counters;
     assert!((1..=64).contains(&counters.made_by_copy), "{counters:?}");
     assert_eq!(counters.superpages, counters.made_by_copy);
-    // A fault zeroes its page. What the scan zeroes, the pages of a superpage that were never touched, is not a fault's.
+    // A fault zeroes its page. The scan zeroes pages of a superpage that were never touched; these do not count as
+    // zeroed by faults.
     assert_eq!(counters.zeroed, counters.faults);
     assert!((1..=counters.made_by_copy * 4096).contains(&counters.copied), "{counters:?}");
 }
 
-/// Memory without a free gigabyte: the mapping is refused, not given in smaller pieces.
+/// Without a free gigabyte the mapping is refused, and does not get smaller pages.
 #[test]
 fn a_gigabyte_that_lies_in_pieces_is_no_superpage() {
     let experiment = Experiment {
@@ -289,7 +294,7 @@ fn a_gigabyte_that_lies_in_pieces_is_no_superpage() {
     assert_eq!(report.end, End::Refused { short_by: 4 });
 }
 
-/// Four entries in the first level, 16 in the second, as the machine has for this size.
+/// The machine has four entries of this size in the first level, and 16 in the second.
 #[test]
 fn superpages_of_1g_have_a_tlb_of_their_own() {
     let walks = |size| {
@@ -303,7 +308,7 @@ fn superpages_of_1g_have_a_tlb_of_their_own() {
     );
 }
 
-/// Every machine that is listed runs a program on base pages, and one on the largest superpages that it has.
+/// Every listed machine runs a program on base pages, and one on the largest superpages of the machine.
 #[test]
 fn every_machine_runs() {
     assert!(machine::names().count() > 10);

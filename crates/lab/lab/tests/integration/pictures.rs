@@ -1,10 +1,10 @@
-//! Pictures of odd reports: well formed, within bounds, and the same each time.
+//! Pictures of unusual reports are well formed, within bounds, and the same each time.
 
 use crate::common::{report, timeline};
 use mm_sim::Cause;
 use superpage_lab::{End, Report, plot};
 
-/// Tags that are not closed in order, if any: enough of a parser for what the markup writes.
+/// Returns tags that are not closed in order, if any. This parser suffices for what the markup writes.
 fn unbalanced(text: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     for tag in text.split('<').skip(1) {
@@ -54,7 +54,7 @@ fn forty_designs_and_long_names_stay_within_the_picture() {
         .collect();
     check(&reports);
     let svg = plot::svg(&reports);
-    // No line has more points than can be told apart, however long the run.
+    // No line has more points than the picture can show, however long the run.
     assert!(svg.len() < 40 * 3 * 30_000, "{}", svg.len());
     for name in svg.split("class=\"label\">").skip(1) {
         let name = name.split('<').next().unwrap();
@@ -77,7 +77,7 @@ fn a_long_title_is_whole_and_lines_have_their_names_beside_them() {
     let titles: Vec<&str> = titles.map(|one| one.split('<').next().unwrap()).collect();
     assert!(titles.len() > 1 && titles.join(" ").contains(&reports[0].cell.workload), "{titles:?}");
     assert!(!titles.join(" ").contains('…'));
-    // Of lines that coincide each shows: other dashes, and a name of its own at each of three panels.
+    // Lines that coincide are all visible: they have different dashes, and each is named at each of three panels.
     for (index, report) in reports.iter().enumerate() {
         assert!(svg.contains(&format!("line c{index} o{index}")));
         let label = format!("class=\"label\">{}<", report.cell.design);

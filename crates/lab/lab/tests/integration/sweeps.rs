@@ -1,4 +1,4 @@
-//! Sweeps with a made-up simulation: the same bytes however they are split, stopped or damaged.
+//! Sweeps with a made-up simulation give the same bytes however they are split, stopped or damaged.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -37,7 +37,7 @@ fn plan() -> Plan {
     }
 }
 
-/// What a cell yields depends on the cell only.
+/// Returns a report that depends on the cell only.
 fn pass(group: &Group) -> Ended {
     let report = |member: &superpage_lab::sweep::Member| {
         let mut report = crate::common::report(&member.design.name, &[]);
@@ -77,7 +77,7 @@ fn run_shard(store: &Store, shard: &str, jobs: usize) -> Ran {
     run(store, &plan, shard.parse().unwrap(), jobs, pass, |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// The merged sweep as JSON, and as Parquet where that is built.
+/// Returns the merged sweep as JSON, and as Parquet if that feature is built.
 fn merged(stores: &[Store]) -> (String, Option<Vec<u8>>) {
     let merged = merge(stores, false).unwrap();
     assert!(merged.damaged.is_empty());
@@ -108,14 +108,14 @@ fn any_threads_and_any_split_give_the_same_bytes() {
         assert_eq!(merged(&[store]), expected);
     }
     for shards in [2, 3, 5, 8, 40] {
-        // Each in a directory of its own, and the last shard first.
+        // Each shard has a directory of its own, and the last shard runs first.
         let stores: Vec<(TempDir, Store)> = (0..shards).map(|_| planned(&plan())).collect();
         for (index, (_, store)) in stores.iter().enumerate().rev() {
             run_shard(store, &format!("{index}/{shards}"), 1 + index % 2);
         }
         let stores: Vec<Store> = stores.iter().map(|(dir, _)| Store::at(dir.path())).collect();
         assert_eq!(merged(&stores), expected);
-        // All in one.
+        // All shards have one directory.
         let (_directory, store) = planned(&plan());
         for index in 0..shards {
             run_shard(&store, &format!("{index}/{shards}"), 2);
@@ -146,7 +146,7 @@ fn shards_are_a_partition_and_differ_by_one_group_at_most() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: testkit::cases(40) as u32, ..ProptestConfig::default() })]
 
-    /// A file that was cut or changed anywhere is noticed, and its cells are run again.
+    /// A file that was truncated or changed anywhere is detected, and its cells are run again.
     #[test]
     fn damage_is_found_and_mended(
         file in 0usize..16, at in 0.0f64..1.0, byte in any::<u8>(), cut in any::<bool>(),
@@ -161,7 +161,7 @@ proptest! {
         fs::write(path, &bytes).unwrap();
         let again = run_shard(&store, "0/1", 2);
         prop_assert!(again.done <= 3);
-        // What cannot be told from the original is no damage: a changed byte that is no part of a value.
+        // A changed byte outside of any value leaves the file equivalent to the original, which counts as undamaged.
         prop_assert_eq!(again.present + again.done, 48);
         let after = merge(&[store], false).unwrap();
         prop_assert_eq!((after.json, after.parquet), expected);
@@ -223,7 +223,7 @@ fn hashes_follow_contents_not_words() {
     };
     let plan = plan();
     let first = cell(&plan);
-    // (That the hash of equal words is the same for ever is a test of `Hash`.)
+    // (A test of `Hash` checks that the hash of equal words never changes.)
     let read: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
     assert_eq!(cell(&read), first);
 
@@ -298,7 +298,7 @@ fn one_writer_per_directory_and_shard() {
         }
         let again = run(&store, &plan(), Shard::WHOLE, 1, pass, |_| ControlFlow::Continue(()));
         assert!(matches!(again, Err(SweepError::Locked { .. })));
-        // Another shard may run beside it.
+        // Another shard may run at the same time.
         let other = "1/2".parse().unwrap();
         run(&store, &plan(), other, 1, pass, |_| ControlFlow::Continue(())).unwrap();
         pass(group)
@@ -324,7 +324,7 @@ fn directories_that_do_not_belong_together_are_refused() {
     let error = merge(&[store, foreign], true).unwrap_err().to_string();
     assert!(error.contains("different plans"), "{error}");
 
-    // One cell with two reports is somebody's bug, and never chosen between.
+    // If one cell has two reports, something is wrong, so merging fails instead of choosing one.
     let (_a, a) = planned(&plan());
     let (_b, b) = planned(&plan());
     run_shard(&a, "0/1", 1);

@@ -1,5 +1,5 @@
-//! Published tables, rerun, with the tolerances that are claimed for them. Those that take long are rerun
-//! every night, or by the command (`superpage lab table NAME`).
+//! Published tables are rerun, with the tolerances claimed for them. Those that take long are rerun in the nightly set,
+//! or by the command (`superpage lab table NAME`).
 
 use superpage_lab::tables;
 
@@ -17,7 +17,7 @@ fn every_table_has_its_own_name() {
     assert!(names.len() >= 9);
 }
 
-/// All of its cells are inputs: they arrive.
+/// All cells of this table are inputs of the model, so they must be reproduced exactly.
 #[test]
 fn zeroing_costs_what_was_published() {
     let agreement = agreement("quicksilver-zeroing");
@@ -35,7 +35,7 @@ fn redis_on_fresh_memory_agrees() {
     assert!(agreement.typical_error.expect("cells") < 0.06);
 }
 
-/// STREAM of 2010: superpages of 16 MiB on the one machine, of 2 MiB on the other.
+/// STREAM of 2010: superpages of 16 MiB on one machine, of 2 MiB on the other.
 #[test]
 #[ignore = "nightly: a published table, 7 s"]
 fn stream_of_2010_is_in_order() {

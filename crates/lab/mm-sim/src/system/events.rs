@@ -365,7 +365,7 @@ impl System {
         self.spaces.forget_place();
     }
 
-    /// Splits a superpage if the policy wants so after an event on its pages.
+    /// Splits a superpage if the policy decides so after an event on its pages.
     fn superpage_event(&mut self, region: Region, event: Happened) {
         if self.spaces.is_large(region)
             && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote

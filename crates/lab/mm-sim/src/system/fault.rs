@@ -360,7 +360,7 @@ impl System {
         self.promote(page, place);
     }
 
-    /// Prepares the rest of a reservation if the policy wants so.
+    /// Prepares the rest of a reservation if the policy decides so.
     fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
         let mut facts = policy::Facts { mapping: place.1.facts(), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
@@ -495,7 +495,7 @@ impl System {
         runs
     }
 
-    /// After a page was mapped: promotes its region if all pages are mapped and the policy wants so.
+    /// After a page was mapped: promotes its region if all pages are mapped and the policy decides so.
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region();
         let at = self.spaces.at(region);

@@ -404,7 +404,7 @@ impl Frames {
         true
     }
 
-    /// Converts the sharing of a superpage to sharing of its pages. Returns the regions that map it.
+    /// Converts the sharing of a superpage to sharing of its pages. Returns the regions that map the superpage.
     pub(crate) fn split_shares(&mut self, memory: &Memory, base: Frame) -> Vec<Region> {
         let Owner::Page(owner) = memory.owner(base) else { return Vec::new() };
         let regions: Vec<Region> = self.mappers(owner, base).map(|page| page.region()).collect();

@@ -144,7 +144,7 @@ impl Pool {
     }
 
     fn accounting(&mut self) -> &mut HugetlbPool {
-        self.pool.as_mut().expect("asked only where there is one")
+        self.pool.as_mut().expect("only called if there is a pool")
     }
 
     /// Reserves `count` pages from number `first` on. Returns the mapping's number, or the number of missing pages as

@@ -353,7 +353,7 @@ impl System {
         Ended::Done { pages: (self.counters.migrated - before) as u32 }
     }
 
-    /// Examines the next superpage: splits it and frees its zero pages, if the policy wants so. Pages that were never
+    /// Examines the next superpage: splits it and frees its zero pages, if the policy decides so. Pages that were never
     /// touched count as zeros; no other page is examined.
     fn recover_next(&mut self, pass: &mut Pass, touched: TouchedView<'_>) -> Ended {
         let Some(pages) = touched.pages else { return Ended::Nothing };

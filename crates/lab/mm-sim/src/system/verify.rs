@@ -207,7 +207,9 @@ impl System {
                 })
             });
             if mapped != 0 && (mapped != 16 || !together) {
-                return Err(format!("the run of 16 from page {run} on is not one"));
+                return Err(format!(
+                    "the 16 pages from page {run} on are marked as a run, but are not one"
+                ));
             }
         }
         Ok(())
@@ -255,7 +257,9 @@ impl System {
             Some(id) => {
                 let slot = frame.0 - self.frames.reservations().base(id).0;
                 if self.frames.reservations().is_populated(id, slot) {
-                    return Err("a populated part of a reservation, and nobody's".to_string());
+                    return Err(
+                        "a populated part of a reservation, which no process maps".to_string()
+                    );
                 }
                 let key = self.frames.reservations().key(id);
                 let flagged = self.spaces.at(Page(key.page).region()).has(RESERVED);

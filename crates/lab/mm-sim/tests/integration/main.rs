@@ -1,4 +1,4 @@
-//! Parts of the simulated kernel against slow, obvious twins; its hugetlb pool against this kernel.
+//! Compares parts of the simulated kernel with slow reference models, and its hugetlb pool with this kernel's.
 
 mod hugetlb;
 mod pool_model;

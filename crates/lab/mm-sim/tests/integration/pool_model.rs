@@ -1,8 +1,8 @@
-//! The laboratory's model of the hugetlb pool against this machine's kernel: the same calls on both,
-//! and the four counters compared after each.
+//! Compares the laboratory's model of the hugetlb pool with this machine's kernel: both get the same calls, and the
+//! four counters are compared after each call.
 //!
-//! Privileged tier: the pool is resized. `programs/pool_actor.c` makes the calls, since it is forks and
-//! mappings that are tried.
+//! Privileged tier: the pool is resized. `programs/pool_actor.c` makes the calls, because they include forks and
+//! mappings.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use superpage_mm_sim::hugetlb::{
 };
 use superpage_mm_sim::memory::Frame;
 
-/// How long the kernel may take to count what a process has given back, on a busy machine.
+/// Maximum time until the kernel counts pages that a process has freed, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 const DIR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -38,7 +38,7 @@ fn kernel() -> Counts {
     }
 }
 
-/// As much memory as is wanted.
+/// Memory that never runs out.
 #[derive(Default)]
 struct Plenty(u32);
 
@@ -50,18 +50,18 @@ impl Frames for Plenty {
     fn free(&mut self, _: Frame, _: u8) {}
 }
 
-/// The kernel and the model, told the same.
+/// The kernel and the model, which get the same calls.
 struct Both {
     actor: Child,
     lines: ChildStdin,
     answers: BufReader<ChildStdout>,
     model: HugetlbPool,
     memory: Plenty,
-    /// By process and number: the model's name, the pages still mapped.
+    /// By process and number: the model's mapping, and the pages that are still mapped.
     mappings: BTreeMap<(usize, usize), (MappingId, Vec<u32>)>,
     objects: Vec<ObjectId>,
     told: Vec<String>,
-    // Put back after the actor ended, while the lock is held.
+    // The pools are restored after the actor ended, while the lock is held.
     _found: testkit::PoolsAsFound,
     _lock: testkit::MachineLock,
 }
@@ -71,17 +71,17 @@ impl Drop for Both {
         let _ = self.actor.kill();
         let _ = self.actor.wait();
         let started = Instant::now();
-        // Its children die by its death, a moment later.
+        // The actor's children are killed when it dies, a moment later.
         while kernel().free < kernel().total && started.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// As many pages as the pool ever has here: a resize to 9, and 3 beyond it.
+/// Maximum size of the pool in these tests: a resize to 9 pages, and 3 surplus pages.
 const MOST_PAGES: u64 = 12;
 
-/// Whether the kernel makes so many pages of this machine's memory; it has them back at once.
+/// Returns whether the kernel can make this many pool pages on this machine. Frees them at once.
 fn can_be_had(pages: u64) -> bool {
     let resize = |pages: u64| {
         fs::write(format!("{DIR}/nr_hugepages"), pages.to_string()).expect("root");
@@ -101,7 +101,7 @@ fn actor() -> PathBuf {
 }
 
 impl Both {
-    /// `None`: not on this machine.
+    /// Starts the actor; `None` if this machine lacks something.
     fn start(pages: u64, overcommit: u64) -> Option<Self> {
         if !testkit::is_root() || !Path::new(DIR).exists() {
             return None;
@@ -131,7 +131,7 @@ impl Both {
         both.resize(pages).then_some(both)
     }
 
-    /// Tells the actor; the answer.
+    /// Sends a call to the actor; returns its answer.
     fn tell(&mut self, process: usize, call: String) -> String {
         self.told.push(format!("{process} {call}"));
         writeln!(self.lines, "{process} {call}").expect("the actor lives");
@@ -140,12 +140,12 @@ impl Both {
         answer.trim().to_string()
     }
 
-    /// Both count alike, after what was answered by the kernel and expected by the model.
+    /// Checks that the kernel's answer is as expected, and that both have the same counters.
     fn agree(&mut self, answer: &str, expected: &str) {
         assert_eq!(answer, expected, "{:#?}", self.told);
         self.model.verify().expect("the model holds");
         let (wanted, started) = (self.model.counts(), Instant::now());
-        // A process that ended may still be on its way out.
+        // A process that has ended may not have freed its pages yet.
         while kernel() != wanted && started.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(1));
         }
@@ -269,19 +269,19 @@ mod exclusive {
         let both = Both::start(4, 0);
         testkit::require!(both.is_some(), "{NEEDS}");
         let mut both = both.unwrap();
-        // Reserve, use, give back in parts.
+        // Pages are reserved, used, and unmapped in parts.
         both.map(0, 0, None, 3, true);
         both.map(0, 1, None, 2, true);
         both.touch(0, 0, 1, false);
         both.unmap(0, 0, 1, 2);
         both.unmap(0, 0, 0, 1);
-        // Surplus comes with the promise, and goes with its end.
+        // Surplus pages come with a reservation, and go with its end.
         both.overcommit(2);
         both.map(0, 2, None, 6, true);
         both.touch(0, 2, 0, true);
         both.unmap(0, 2, 0, 6);
         both.overcommit(0);
-        // An object is reserved once, and outlives its mappings.
+        // Pages of an object are reserved once, and outlive its mappings.
         both.file();
         both.map(0, 3, Some((0, 0)), 3, true);
         both.map(0, 4, Some((0, 1)), 3, true);
@@ -299,7 +299,7 @@ mod exclusive {
             both.touch(0, 5, page, true);
         }
         both.unmap(0, 5, 0, 6);
-        // A child owns nothing; its parent takes what it needs.
+        // A child owns no reservation; the parent takes the pages it needs.
         both.map(0, 6, None, 3, true);
         both.touch(0, 6, 0, true);
         both.touch(0, 6, 1, true);
@@ -313,7 +313,7 @@ mod exclusive {
         both.discard(0, 6, 0, 2);
         both.touch(0, 6, 0, true);
         both.unmap(0, 6, 0, 3);
-        // In use or promised, what the pool loses is surplus.
+        // Pages that are in use or reserved become surplus when the pool shrinks.
         both.map(0, 7, None, 3, true);
         both.touch(0, 7, 0, true);
         assert!(both.resize(1));
@@ -341,17 +341,17 @@ mod exclusive {
             for step in steps {
                 perform(&mut both, &mut children, &mut next, step);
             }
-            // An owner that ends before its children leaves wrong counters until they end.
+            // If an owner ends before its children, the counters are wrong until the children end.
             children.iter().for_each(|child| both.exit(child.0));
         }
     }
 }
 
-/// A step: which call, and numbers for it.
+/// A step: the kind of call, and its numbers.
 type Step = (u8, usize, usize, u32, u32, bool);
 
-/// One owner's pages that a child still has are not given back by the owner: there the kernel's
-/// counters are known to be wrong (`HugetlbPool::discard`).
+/// An owner does not discard a page that a child still maps: in that case the kernel's counters are known to be wrong
+/// (`HugetlbPool::discard`).
 fn perform(both: &mut Both, children: &mut Vec<(usize, Vec<usize>)>, next: &mut usize, step: Step) {
     let (what, which, number, from, pages, flag) = step;
     let live: Vec<(usize, usize)> = both.mappings.keys().copied().collect();
@@ -369,7 +369,7 @@ fn perform(both: &mut Both, children: &mut Vec<(usize, Vec<usize>)>, next: &mut 
             let page = both.mappings[&key].1[number % both.mappings[&key].1.len()];
             both.touch(key.0, key.1, page, flag);
         }
-        // Only what is mapped: something else may lie in a hole.
+        // Only mapped pages are unmapped: a hole may contain another mapping.
         (6, Some(key)) if !inherited(key) => {
             let live = &both.mappings[&key].1;
             let first = live[from as usize % live.len()];

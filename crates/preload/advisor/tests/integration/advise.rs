@@ -1,4 +1,4 @@
-//! How much is advised, and when nothing is.
+//! How much memory is advised, and when none is.
 
 use superpage_advisor::{Action, Outcome};
 use superpage_advisor::{Advisor, Event, Facts, Kind, Source, State, Use};
@@ -68,8 +68,8 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
     }
 }
 
-/// docs/decisions/contiguity.md#5: the rest gets smaller superpages where these are on and all of it fits into free blocks
-/// of that size.
+/// docs/decisions/contiguity.md#5: the rest gets smaller superpages if these are enabled and all of it fits into free
+/// blocks of that size.
 #[test]
 fn what_has_no_room_on_the_largest_gets_smaller_superpages() {
     use Action::{AdviseSmaller, GiveUp};
@@ -95,7 +95,7 @@ fn what_has_no_room_on_the_largest_gets_smaller_superpages() {
         let mut policy = Advisor { request: THP, state };
         assert_eq!(last(&mut policy, event, facts), expected, "{name}");
     }
-    // Small pieces, during a pause and under a filter: as far as what was read reaches.
+    // Small pieces, and pieces during a pause or under a seccomp filter, are decided by the last read of free memory.
     let mut policy = Advisor::new(THP);
     let piece = with(GIB, partly(64 * MIB, 0));
     assert_eq!(last(&mut policy, Event::Mapped, piece), smaller(0, true));
@@ -113,7 +113,7 @@ fn what_has_no_room_on_the_largest_gets_smaller_superpages() {
     policy.state.left_smaller = 64 * MIB;
     let sealed = Facts { is_sealed: true, ..piece };
     assert_eq!(answers(&mut policy, Event::Mapped, sealed), [smaller(0, false)]);
-    // All of it is advised.
+    // All of the piece is advised.
     let before = policy.state.advised;
     let done = Event::Outcome { action: smaller(0, true), result: DONE, cost: 0 };
     policy.on(done, &piece);
@@ -128,7 +128,7 @@ fn superpages_are_made_free_by_who_may() {
     let supplied = |obtained, facts| Facts { has_supply: true, obtained, ..facts };
     let none = partly(GIB, 0);
     let asked = State { requested: GIB, look_at: u64::MAX, ..State::NEW };
-    // 1 GiB, and the 64 MiB that are left to others.
+    // 1 GiB, and 64 MiB more that are left to others.
     let all = Obtain { count: 512 + 32 };
     let border = AdviseSmaller { from: 0, order: 9, promised: true };
     #[rustfmt::skip]
@@ -149,7 +149,7 @@ fn superpages_are_made_free_by_who_may() {
     for (name, state, facts, expected) in table {
         let mut policy = Advisor { request: THP, state };
         assert_eq!(answers(&mut policy, Event::Mapped, facts), expected, "{name}");
-        // Where few were had it is not tried again soon.
+        // If few superpages were obtained, the next request is not made soon.
         let was_vain = expected.contains(&all) && facts.obtained.is_some_and(|got| got < 272);
         assert_eq!(
             policy.state.trials.until > policy.state.requested,
@@ -163,7 +163,7 @@ fn policy_pause(until: u64) -> superpage_advisor::Pause {
     superpage_advisor::Pause { until, ..State::NEW.trials }
 }
 
-/// docs/decisions/contiguity.md#1: what costs something is read only where it decides.
+/// docs/decisions/contiguity.md#1: expensive facts are read only if the decision depends on them.
 #[test]
 fn no_more_is_read_than_decides() {
     use Action::Read;
@@ -172,7 +172,7 @@ fn no_more_is_read_than_decides() {
     let compacts = Facts { compacts: false, ..whole(GIB) };
     let probe = Action::Probe { count: 104, limit: 20_000 };
     let good = (DONE, 20_000);
-    // A sixteenth of what was asked for is 104 superpages and more.
+    // A sixteenth of the bytes requested so far is at least 104 superpages.
     let asked = State { requested: 4 * GIB, look_at: u64::MAX, ..State::NEW };
     let piece = Facts { length: 500 * MIB, ..cached };
     let enough = State { requested: 104 * 32 * MIB - 500 * MIB, ..asked };
@@ -181,7 +181,7 @@ fn no_more_is_read_than_decides() {
     #[rustfmt::skip]
     let table: [(_, _, _, _, &[Action]); 12] = [
         ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
-        // A sixteenth of what was asked for is 256 superpages; what was tried lies free.
+        // A sixteenth of the bytes requested so far is 256 superpages. Superpages of the probe are free afterwards.
         ("too little, and more can be had", asked, partly(4 * GIB, 0), (Outcome::Done { pages: 256 }, 9),
             &[free, spare, Action::Probe { count: 256, limit: 20_000 }, free, spare, advise(448 * MIB)]),
         ("too little", asked, partly(4 * GIB, 0), (Outcome::NoMemory, 9),
@@ -204,13 +204,13 @@ fn no_more_is_read_than_decides() {
         let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
         assert_eq!(answers, expected, "{name}");
     }
-    // What is known without the file is good for small pieces, too.
+    // If free blocks cannot be read, the result of the last probe also decides small pieces.
     for (verdict, expected) in [(false, Action::GiveUp), (true, advise(MIB))] {
         let mut policy = Advisor { request: THP, state: tried(verdict) };
         last(&mut policy, Event::Mapped, Facts { contiguous: None, ..whole(GIB) });
         assert_eq!(answers(&mut policy, Event::Mapped, whole(MIB)), [expected], "{verdict}");
     }
-    // Small pieces: what was read is good for 8 MiB in all, and for no more than was left.
+    // Small pieces: one read of free memory serves 8 MiB in all, and no more than was free.
     let mut policy = Advisor::new(THP);
     let piece = partly(3 * MIB, 4 * GIB);
     assert_eq!(answers(&mut policy, Event::Mapped, piece), [free, advise(3 * MIB)]);
@@ -222,7 +222,8 @@ fn no_more_is_read_than_decides() {
     assert_eq!(answers(&mut policy, Event::Mapped, piece), [Action::GiveUp]);
 }
 
-/// docs/decisions/contiguity.md#1: a trial that went well is good for 256 MiB, and the pause after others doubles.
+/// docs/decisions/contiguity.md#1: the result of a successful probe is used for 256 MiB. After each failure the pause
+/// doubles.
 #[test]
 fn trials_are_the_rarer_the_more_fail() {
     let facts = Facts { contiguous: None, compacts: true, ..whole(32 * MIB) };
@@ -238,17 +239,17 @@ fn trials_are_the_rarer_the_more_fail() {
         all
     };
     assert_eq!(trials((DONE, 100), 20), [64, 320, 576]);
-    // Up to 64 GiB.
+    // The pause grows up to 64 GiB.
     assert_eq!(trials((Outcome::NoMemory, 1), 60), [832, 1088, 1600]);
-    // What could not be tried is tried again.
+    // A probe that could not be made is repeated.
     assert_eq!(trials((Outcome::Unavailable, 0), 20), [2624, 2880, 3136]);
     policy.state.trials.length = 64 * GIB;
     World { facts, probe: (Outcome::NoMemory, 1) }.answers(&mut policy, Event::Mapped);
     assert_eq!(policy.state.trials.length, 64 * GIB, "never longer");
 }
 
-/// docs/decisions/contiguity.md#1: after stalls and fallbacks nothing for 256 MiB, twice as much each time. The
-/// counters are compact_stall and thp_fault_fallback of /proc/vmstat (mm/vmstat.c).
+/// docs/decisions/contiguity.md#1: after stalls and fallbacks nothing is advised for 256 MiB, and for twice as much
+/// each further time. The counters are compact_stall and thp_fault_fallback of /proc/vmstat (mm/vmstat.c).
 #[test]
 fn losses_are_followed_by_longer_and_longer_pauses() {
     let mut policy = Advisor::new(THP);
@@ -261,11 +262,11 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
     };
     let look = Action::Read(Source::Losses);
     let wait = |mib| Action::Wait { bytes: mib * MIB };
-    // The first look only notes what there was before.
+    // The first read only records the counters' initial values.
     assert_eq!(losing(&mut policy, 1000)[0], look);
     policy.state.advised += 64 * MIB;
     assert_eq!(losing(&mut policy, 16), [look, wait(256), Action::GiveUp]);
-    // A look that finds no losses makes the next pause a short one, also during a pause: none is taken here.
+    // A read without losses shortens the next pause, also if it is made during a pause (the pause itself goes on).
     policy.state.look_at = u64::MAX;
     for _ in 0..3 {
         assert!(losing(&mut policy, 0).ends_with(&[Action::GiveUp]), "the pause lasts");
@@ -275,7 +276,7 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
     assert_eq!(losing(&mut policy, 16), [look, wait(512), Action::GiveUp]);
     policy.state.losses.until = 0;
     policy.state.advised += 64 * MIB;
-    // Fewer, or of others: none of ours were so many faults.
+    // There are too few losses, or they belong to other processes: this process did not take so many faults.
     assert_eq!(losing(&mut policy, 15)[0..2], [look, Action::Read(Source::Free)]);
     assert_eq!(policy.state.look_after, 128 * MIB, "the next look is further away");
     policy.state.advised += 64 * MIB;
@@ -294,7 +295,7 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
         answers(&mut policy, Event::Mapped, facts);
     }
     assert_eq!(policy.state.look_after, 512 * MIB, "never further");
-    // At its end a process that was looked at is once more.
+    // When a process ends whose losses were read before, they are read once more.
     let end = Facts { length: 0, ..facts };
     assert_eq!(answers(&mut policy, Event::Ended, end), [look, Action::Nothing]);
     assert_eq!(last(&mut policy, Event::Ended, Facts { is_sealed: true, ..end }), Action::Nothing);
@@ -343,13 +344,14 @@ fn what_is_added_to_a_mapping_is_decided_anew() {
         assert_eq!(last(&mut policy, Event::Grew, facts), expected, "{name}");
     }
     let mut policy = Advisor::new(THP);
-    // The program's own memory may have advice that is not ours: it keeps it.
+    // The program's own memory may have advice that is not from the library; such memory keeps its advice.
     let unfit = |action| Event::Outcome { action, result: Outcome::Unfit, cost: 0 };
     assert_eq!(policy.on(unfit(unadvise(0)), &short_of), Action::Keep);
     assert_eq!(policy.on(Event::Moves, &whole(GIB)), Action::Join);
 }
 
-/// What counts as advised: what could be, and not address space that is only reserved (contiguity.md#1).
+/// Memory counts as advised if it could get superpages; address space that is only reserved does not count
+/// (contiguity.md#1).
 #[test]
 fn outcomes_are_remembered() {
     let mut policy = Advisor::new(THP);
@@ -367,7 +369,7 @@ fn outcomes_are_remembered() {
     assert_eq!(ends(part, DONE, grown), 26);
 }
 
-/// Whatever is free and promised: no more is promised than there is.
+/// For all amounts of free and of promised memory, no more is promised than is free.
 #[test]
 fn no_more_is_promised_than_there_is() {
     let sizes = [0, SUPERPAGE, 64 * MIB, GIB, 4 * GIB, 20 * GIB, u64::MAX / 2, u64::MAX];

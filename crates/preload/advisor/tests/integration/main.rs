@@ -1,4 +1,5 @@
-//! What is done for a running program, without one: a table of worlds. Each line names the source of what it expects.
+//! Decisions of the advisor for a running program, tested without one, in tables of facts. Each line names the source
+//! of the expected action.
 
 mod advise;
 mod prepare;
@@ -19,7 +20,7 @@ const DONE: Outcome = Outcome::Done { pages: 0 };
 const THP: Request = Request { pages: Pages::Superpage, prezero: 0, prefault: 0 };
 const PREPARED: Request = Request { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
 
-/// 24 GB, of which 20 are free, all of it in superpages.
+/// A machine of 24 GB, of which 20 GB are free, all in superpages.
 fn whole(length: u64) -> Facts {
     Facts {
         superpage: SUPERPAGE,
@@ -34,19 +35,20 @@ fn whole(length: u64) -> Facts {
     }
 }
 
-/// The same, of which so much is in superpages.
+/// The same machine, with `contiguous` bytes free in superpages.
 fn partly(length: u64, contiguous: u64) -> Facts {
     Facts { contiguous: Some(contiguous), ..whole(length) }
 }
 
-/// What an executor tells: a fact that costs something only when it is asked for. `probe`: how a trial ends.
+/// What an executor reports. Expensive facts are reported only when the advisor asks for them. `probe`: the result of a
+/// probe.
 struct World {
     facts: Facts,
     probe: (Outcome, u32),
 }
 
 impl World {
-    /// All answers to the event, up to one that is about the memory.
+    /// Returns all answers to the event, up to the first that acts on the memory.
     fn answers(&self, policy: &mut Advisor, event: Event) -> Vec<Action> {
         let mut all = self.facts;
         let mut facts = Facts {
@@ -104,7 +106,7 @@ impl World {
     }
 }
 
-/// The answers where trials are not possible.
+/// Returns the answers of an executor that cannot probe.
 fn answers(policy: &mut Advisor, event: Event, facts: Facts) -> Vec<Action> {
     World { facts, probe: (Outcome::Unavailable, 0) }.answers(policy, event)
 }
@@ -117,7 +119,7 @@ fn advise(bytes: u64) -> Action {
     Action::Advise { bytes, order: 9, promised: true }
 }
 
-/// The same, of which nothing is kept for it.
+/// The same action, but no free memory is set aside for it.
 fn unpromised(bytes: u64) -> Action {
     Action::Advise { bytes, order: 9, promised: false }
 }

@@ -1,4 +1,4 @@
-//! What is populated, kept, handed out and given back.
+//! Which memory is populated ahead, kept after munmap, handed out again, and returned.
 
 use superpage_advisor::{Action, Outcome};
 use superpage_advisor::{Advisor, Event, Facts, Pages, Request, Source, Use};
@@ -44,7 +44,7 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
             .collect();
         assert_eq!(populated, expected, "{name}");
     }
-    // No memory: nothing more.
+    // Without memory, nothing more is populated.
     let event = Event::Outcome {
         action: Action::Populate { most: 2048 },
         result: Outcome::NoMemory,
@@ -96,8 +96,8 @@ fn what_is_unmapped_is_kept_within_bounds() {
     assert_eq!(ends(Keep, Outcome::Unavailable), Release, "no place for it");
 }
 
-/// docs/decisions/prepare.md#2: after eight large requests that did not want it, or when memory or address space runs
-/// short, it is unmapped.
+/// docs/decisions/prepare.md#2: kept memory is unmapped after eight large requests that could not use it, or when
+/// memory or address space runs short.
 #[test]
 fn what_is_kept_is_handed_out_or_given_back() {
     let facts = Facts { has_fitting: true, ..whole(8 * MIB) };

@@ -1,4 +1,4 @@
-//! The log is read as it was written.
+//! A line of the log, read back, gives the record that was written.
 
 use proptest::prelude::*;
 use superpage_advisor::{Begin, Record};
@@ -155,7 +155,7 @@ proptest! {
     ) {
         let record = Record { pid, seq, state, event, facts, action };
         let line = record.to_string();
-        // What the runtime has headroom for (`executor::log`).
+        // The runtime's buffer has room for a line of this length (`executor::log`).
         prop_assert!(line.len() < 2048);
         prop_assert!(line.parse::<Begin>().is_err());
         prop_assert_eq!(line.parse::<Record>(), Ok(record));

@@ -1,8 +1,8 @@
-//! Segments of the program, and memory of which free blocks do not decide.
+//! Segments of the program, and other memory whose advice does not depend on free blocks.
 
 use super::*;
 
-/// All answers, where each action ends as `results` say, in turn.
+/// Returns all answers; the actions end with `results`, in order.
 fn ended(facts: Facts, results: &[Outcome]) -> Vec<Action> {
     let mut policy = Advisor::new(THP);
     let mut answers = vec![policy.on(Event::Loaded, &facts)];
@@ -26,7 +26,7 @@ fn segments_lie_on_their_files_superpages_or_in_a_copy() {
     let bss = Facts { kind: Kind::Bss, ..data };
     let file = Facts { kind: Kind::File, ..code };
     let off = |facts| Facts { is_off: true, ..facts };
-    // Free memory does not decide: what is copied lies on superpages, or is dropped.
+    // Free memory does not decide: the copy is made on superpages, or dropped.
     let full = Facts { contiguous: Some(0), ..data };
     let (give_up, nothing) = (Action::GiveUp, Action::Nothing);
     #[rustfmt::skip]
@@ -53,12 +53,13 @@ fn segments_lie_on_their_files_superpages_or_in_a_copy() {
     for (name, facts, results, expected) in table {
         assert_eq!(ended(facts, results), expected, "{name}");
     }
-    // There is no file's superpage under what is bss, and no copy of it.
+    // bss has no file, so no superpage of a file; and here it may not be copied.
     let bss = Facts { may_copy: false, ..bss };
     assert_eq!(ended(bss, &[none]), [advised, give_up]);
 }
 
-/// docs/decisions/live.md#5: what must be one mapping with others, and what was asked for by name.
+/// docs/decisions/live.md#5: memory that must stay one mapping with its neighbours, and memory for which superpages
+/// were requested explicitly.
 #[test]
 fn free_memory_does_not_decide_about_what_was_asked_for_by_name() {
     let nothing_free = Facts { used: Use::Old, ..partly(3 * MIB, 0) };
@@ -93,7 +94,7 @@ fn advice_is_given_where_it_is_wanted() {
         (Pages::Pool, Fallback::Base, false),
         (Pages::Pool, Fallback::Refuse, false),
         (Pages::Base, Fallback::Base, false),
-        // The library's own functions, in a program that nothing was asked for.
+        // The library's own functions, in a program for which no superpages were requested.
         (Pages::Base, Fallback::Advise, true),
     ];
     for (pages, fallback, is_given) in table {

@@ -1,4 +1,4 @@
-//! libhugetlbfs.a, made of the libsuperpage.a of this build: programs linked statically with it.
+//! libhugetlbfs.a, made from the libsuperpage.a of this build, and programs linked statically with it.
 //!
 //! Kernel tier (a static program), privileged tier (a pool of four superpages).
 
@@ -8,7 +8,7 @@ use crate::{
     Installed, OLD, SEGMENT, assert_success, built, repository, text, with_four_superpages,
 };
 
-/// Prints the KiB of pool pages under what get_huge_pages gave, and what is left when it is freed.
+/// Prints the KiB of pool pages in memory of get_huge_pages, and the KiB left after it is freed.
 const PAGES: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ int main(void) {
 }
 "#;
 
-/// With the archive; `None` (and a word) where nothing can be linked statically.
+/// Returns an installation with the archive; `None`, with a message, if this machine cannot link statically.
 fn with_archive() -> Option<Installed> {
     let installed = Installed::new();
     std::fs::write(installed.path("plain.c"), "int main(void) { return 0; }").expect("written");
@@ -87,7 +87,7 @@ mod exclusive {
                 assert_success(&output);
                 assert_eq!(text(&output.stdout), "4096 0\n", "{kind}");
                 assert_success(&installed.run(old, &[]));
-                // Nobody calls anything of the archive but shmget, which libc has too.
+                // The program calls only shmget of the archive, a function that libc has too.
                 for (environment, kib) in [(&[][..], "0\n"), (&[("HUGETLB_SHM", "yes")], "4096\n")]
                 {
                     let output = installed.run(segment, environment);

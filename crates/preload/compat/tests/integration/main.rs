@@ -1,5 +1,5 @@
-//! libhugetlbfs.so.0 as programs meet it: its names and versions, and C programs linked with it,
-//! with libsuperpage.so, or started with one of them preloaded.
+//! libhugetlbfs.so.0 as programs see it: its names and versions, and C programs that are linked with it, linked with
+//! libsuperpage.so, or started with one of them preloaded.
 //!
 //! Pure tier (the file), kernel tier (programs), privileged tier (a pool of four superpages).
 
@@ -22,7 +22,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("the repository")
 }
 
-/// Every defined dynamic symbol with its version; the empty text for none.
+/// Returns every defined dynamic symbol with its version, which is empty if there is none.
 fn exported(library: &str) -> BTreeMap<String, String> {
     let bytes = std::fs::read(library).expect("build.rs made it");
     let data = bytes.as_slice();
@@ -70,7 +70,7 @@ fn every_symbol_has_the_version_that_programs_ask_for() {
     assert_eq!(exported(compat::LIBRARY), expected);
 }
 
-/// A library as it was built, as a dependency of this test.
+/// Returns the path of a library that was built as a dependency of this test.
 fn built(name: &str) -> PathBuf {
     let exe = std::env::current_exe().expect("our own path");
     let deps = exe.parent().expect("a directory");
@@ -78,7 +78,7 @@ fn built(name: &str) -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("built as a dependency")
 }
 
-/// The libraries side by side, as an installation has them, and room for programs.
+/// The libraries side by side, as in an installation, and a directory for programs.
 struct Installed {
     dir: tempfile::TempDir,
 }
@@ -102,7 +102,7 @@ impl Installed {
         self.dir.path().join(name)
     }
 
-    /// Compiles a C program; the compiler is the one that links Rust.
+    /// Compiles a C program with the compiler that links Rust programs.
     fn program(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
         let file = self.path(&format!("{name}.c"));
         std::fs::write(&file, source).expect("written");
@@ -144,7 +144,7 @@ fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}\n{out}{err}", output.status);
 }
 
-/// Says which object a name is found in, and its own pool request's fate.
+/// Prints the object in which a name is found, and the result of a request for pool pages.
 const WHO: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -186,7 +186,7 @@ fn preloading_the_old_name_puts_the_runtime_before_libc() {
     }
 }
 
-/// Uses every old function once; expects four superpages.
+/// Calls every old function once; expects four superpages.
 const OLD: &str = r#"
 #include <errno.h>
 #include <stdio.h>
@@ -232,7 +232,7 @@ int main(void) {
 }
 "#;
 
-/// Runs `work` with four free superpages; puts everything back.
+/// Runs `work` with four free superpages, and restores the pool afterwards.
 fn with_four_superpages(work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
@@ -240,7 +240,7 @@ fn with_four_superpages(work: impl FnOnce()) {
     let found = PoolsAsFound::note();
     if testkit::leave_free(4) {
         work();
-        // What was in use elsewhere may have been freed meanwhile.
+        // Superpages in use elsewhere may have been freed meanwhile.
         assert!(available() >= 4, "superpages leaked: {} of 4 are free", available());
     } else {
         testkit::skipped!("this machine has no four free superpages");
@@ -248,7 +248,7 @@ fn with_four_superpages(work: impl FnOnce()) {
     drop(found);
 }
 
-/// Pages of the pool that can be reserved.
+/// Returns the number of pages of the pool that can be reserved.
 fn available() -> u64 {
     number("free_hugepages") - number("resv_hugepages")
 }
@@ -301,7 +301,7 @@ mod exclusive {
             let this = ("HUGETLB_RESTRICT_EXE", "another:linked");
             assert_eq!(text(&installed.run(&linked, &[shm, this]).stdout), "4096\n");
 
-            // Too few: small pages, and a word about it.
+            // With too few pages there are base pages, and a message.
             assert!(testkit::leave_free(0));
             let output = installed.run(&linked, &[shm]);
             assert_success(&output);
@@ -315,7 +315,7 @@ mod exclusive {
         });
     }
 
-    /// What is not as it was asked for is a warning, once, as it was in libhugetlbfs.
+    /// A request that is not met gives one warning, as in libhugetlbfs.
     #[test]
     fn what_falls_back_is_said() {
         let installed = Installed::new();
@@ -351,7 +351,7 @@ mod exclusive {
                 (
                     &[("HUGETLB_PATH", "/")],
                     4,
-                    "WARNING: HUGETLB_PATH names what is no hugetlbfs mount: /",
+                    "WARNING: HUGETLB_PATH does not name a hugetlbfs mount: /",
                 ),
                 (
                     &[("HUGETLB_DEFAULT_PAGE_SIZE", "8T")],
@@ -367,7 +367,7 @@ mod exclusive {
                     testkit::skipped!("no pool of 1 GiB pages, or a mount of them");
                     continue;
                 }
-                // A region of the other size would look for a mount of it.
+                // A region of the other size would need a mount of that size.
                 let (out, err) = said(environment, free);
                 assert_eq!(out, memory, "{environment:?}: {err}");
                 assert_eq!(err.matches(warning).count(), 1, "{environment:?}: {err}");
@@ -379,7 +379,7 @@ mod exclusive {
     }
 }
 
-/// A segment of a little over a superpage; prints how much of it the pool gave.
+/// Maps a segment of a little over a superpage; prints how much of it is on the pool.
 const SEGMENT: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -401,7 +401,7 @@ int main(void) {
 }
 "#;
 
-/// Asks for a region that may fall back; the default size.
+/// Requests a region of the default size that may fall back.
 const REGION: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! libhugetlbfs_privutils.so: its symbols, and what its functions return, against the kernel's files.
+//! libhugetlbfs_privutils.so: its symbols, and its functions' results compared with the kernel's files.
 //!
 //! Pure tier (the file), kernel tier (reading), privileged tier (writing the overcommit limit and the pool).
 
@@ -28,7 +28,7 @@ fn it_has_the_symbols_that_the_test_suite_asks_for() {
     assert_eq!(symbols, expected.into());
 }
 
-/// Reads; with an argument it also writes, and puts back.
+/// Reads the counters. With an argument it also writes them, and restores them.
 const PROGRAM: &str = r#"
 #include <errno.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs the program without an argument, and compares what it read with the kernel's files. The default size.
+/// Runs the program without an argument, and compares what it read with the kernel's files. Returns the default size.
 fn reads_as_the_kernel(installed: &Installed, program: &Path) -> u64 {
     let output = installed.run(program, &[]);
     assert_success(&output);

@@ -1,4 +1,4 @@
-//! `HUGETLB_SHARE`: the text of a program's processes on the same pages.
+//! `HUGETLB_SHARE`: all processes of a program have their text on the same pages.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use testkit::PoolsAsFound;
 
 use crate::{Installed, available};
 
-/// Says that it runs, and goes on until its input ends. Its constants fill three superpages.
+/// Prints a line, and runs until its input ends. Its constants fill three superpages.
 const WAITS: &str = r#"
 #include <stdio.h>
 const char constants[6 << 20] = {1, 2, 3};
@@ -20,7 +20,7 @@ int main(void) {
 }
 "#;
 
-/// A mount of hugetlbfs, gone when it is dropped.
+/// A mount of hugetlbfs, unmounted on drop.
 struct Mount(tempfile::TempDir);
 
 impl Mount {
@@ -46,7 +46,7 @@ mod exclusive {
         use std::io::Read;
         use std::process::{Child, Stdio};
 
-        testkit::require!(testkit::is_root(), "mounts and pools are root's to make");
+        testkit::require!(testkit::is_root(), "only root can make mounts and pools");
         let installed = Installed::new();
         let flags = "-Wl,-z,max-page-size=0x200000,-z,common-page-size=0x200000";
         let program =
@@ -59,7 +59,7 @@ mod exclusive {
             return;
         };
         let path = mount.0.path().to_str().expect("UTF-8").to_string();
-        // What four processes of the program take of the pool.
+        // Number of pool pages that four processes of the program take.
         let pages_of_four = |share: &[(&str, &str)]| {
             let before = available();
             let mut children: Vec<Child> = Vec::new();
@@ -85,7 +85,7 @@ mod exclusive {
         assert!(alone >= 12 && alone % 4 == 0, "each has its own: {alone} pages");
         let shared = pages_of_four(&[("HUGETLB_SHARE", "1")]);
         assert_eq!(shared, alone / 4, "all have the same");
-        // The file stays, and whoever comes later has it.
+        // The file stays, and later processes use it.
         assert_eq!(pages_of_four(&[("HUGETLB_SHARE", "1")]), 0);
         let file = || {
             let dir =
@@ -96,13 +96,13 @@ mod exclusive {
                 .expect("constants")
                 .path()
         };
-        // One that holds something else is not believed, and left alone.
+        // A file with other contents is not used, and not changed.
         let other = std::fs::File::options().write(true).open(file()).expect("ours");
         let length = other.metadata().expect("there").len();
         other.set_len(0).expect("emptied");
         other.set_len(length).expect("zeroes");
         assert!(pages_of_four(&[("HUGETLB_SHARE", "1")]) >= 12, "each has its own constants");
-        // As given by HUGETLB_SHARE_PATH.
+        // The directory that HUGETLB_SHARE_PATH names.
         std::fs::create_dir(mount.0.path().join("shared")).expect("made");
         let place = format!("{path}/shared");
         let environment = [("HUGETLB_SHARE", "1"), ("HUGETLB_SHARE_PATH", place.as_str())];

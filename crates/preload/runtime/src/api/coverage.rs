@@ -22,9 +22,9 @@ pub fn superpage_bytes(start: usize, length: usize) -> Result<usize, Errno> {
 }
 
 fn scan(start: u64, end: u64) -> Result<u64, Errno> {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let path = c"/proc/self/pagemap".as_ptr();
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
     if fd < 0 {
         return Err(raw::errno());

@@ -67,7 +67,7 @@ fn in_mount(directory: &CStr) -> Option<c_int> {
 /// Creates a file in the kernel's internal hugetlbfs mount. Close-on-exec is off, as for files in a mount.
 fn memory(size: usize) -> Option<c_int> {
     let flags = libc::MFD_HUGETLB | (size.trailing_zeros() << libc::MAP_HUGE_SHIFT);
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let fd = unsafe { libc::memfd_create(c"superpage".as_ptr(), flags) };
     (fd >= 0).then_some(fd)
 }

@@ -95,7 +95,7 @@ fn status(path: *const c_char) -> Option<libc::statfs> {
 /// Whether the path is a hugetlbfs of the page size in which this user may create files.
 fn is_usable(path: *const c_char, size: usize) -> bool {
     let all = libc::R_OK | libc::W_OK | libc::X_OK;
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     status(path).is_some_and(|status| {
         status.f_type as u32 == HUGETLBFS_MAGIC && status.f_bsize as usize == size
     }) && unsafe { libc::access(path, all) == 0 }
@@ -144,7 +144,7 @@ fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
         if is_hugetlbfs(path.as_c()) == Some(true) {
             look(&path);
         } else if !is_said {
-            let message = "HUGETLB_PATH names what is no hugetlbfs mount";
+            let message = "HUGETLB_PATH does not name a hugetlbfs mount";
             report(Level::Warning, format_args!("{message}: {}", LossyUtf8(entry)));
         }
     }

@@ -94,7 +94,7 @@ fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal
     if let Some(node) = request.node {
         let policy = if node.is_strict { MPOL_BIND } else { MPOL_PREFERRED };
         let bound = raw::node_mask(node.number).ok_or(libc::EINVAL).and_then(|nodes| {
-            // SAFETY: fresh memory of ours.
+            // SAFETY: our own new mapping, which nothing uses yet.
             unsafe { raw::mbind(start, length, policy, &nodes) }
         });
         match bound {
@@ -105,7 +105,7 @@ fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal
         }
     }
     if request.keep_from_children {
-        // SAFETY: fresh memory of ours.
+        // SAFETY: our own new mapping, which nothing uses yet.
         if let Err(errno) = unsafe { raw::madvise(start, length, libc::MADV_DONTFORK) } {
             return Err(give_back(start, length, errno, Reason::Unknown));
         }
@@ -136,7 +136,7 @@ fn filled(start: usize, length: usize, request: &Request) -> Result<(), Refusal>
 
 /// Lets the kernel write one zero byte into each page. The read fails if the pool has no page.
 fn touched(start: usize, length: usize, page: usize) -> Result<(), Errno> {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let zero = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if zero < 0 {
         return Err(raw::errno());

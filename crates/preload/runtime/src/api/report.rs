@@ -46,7 +46,7 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
         unsafe { libc::gethostname(host.as_mut_c(), 63) };
         // SAFETY: the zero byte after the text is inside the buffer.
         let host = unsafe { CStr::from_ptr(host.as_c()) };
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         let pid = unsafe { libc::getpid() };
         Text::<1024>::from_args(format_args!(
             "{name} [{}:{pid}]: {word}: ",

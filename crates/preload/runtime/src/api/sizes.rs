@@ -104,7 +104,7 @@ pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Err
         return Ok(());
     }
     let before = raw::errno();
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let directory = unsafe { libc::opendir(POOLS.as_ptr()) };
     if directory.is_null() {
         let errno = raw::errno();

@@ -51,7 +51,7 @@ pub fn shmget(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
 
 /// `shmget(2)`; errno is left alone.
 fn make(key: key_t, size: size_t, flags: c_int) -> Result<c_int, Errno> {
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     raw::keeping_errno(|| match unsafe { raw::call!(SYS_shmget, key, size, flags) } {
         -1 => Err(raw::errno()),
         id => Ok(id as c_int),

@@ -23,7 +23,7 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Outcome, u32) {
         return (Outcome::Unavailable, 0);
     }
     let Ok(start) = raw::map(length, libc::MAP_NORESERVE) else { return (Outcome::Unavailable, 0) };
-    // SAFETY: as the module says.
+    // SAFETY: see "Safety" of this module.
     unsafe {
         let result = timed(start.next_multiple_of(superpage), count, limit, superpage);
         let _ = raw::munmap(start, length);
@@ -42,7 +42,7 @@ unsafe fn timed(
     superpage: usize,
 ) -> Option<(Outcome, u32)> {
     let mut slowest = 0;
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         advice::superpages(first, count * superpage).then_some(())?;
         for number in 0..count {
@@ -67,7 +67,7 @@ unsafe fn timed(
 /// The range is ours.
 unsafe fn populate(start: usize, length: usize) -> Option<(u64, i64)> {
     let (time, faults) = (raw::monotonic()?, faults()?);
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { raw::populate(start, length) }.ok()?;
     Some((raw::monotonic()?.saturating_sub(time), self::faults()? - faults))
 }

@@ -16,7 +16,7 @@ use crate::executor::advice;
 use crate::{filter, pagemap, raw};
 
 /// Makes page tables for `[start, start + length)` if a smaller size was requested and larger ones are enabled.
-/// `false`: larger superpages would come, so the range must not be advised. The memory is new except for resident
+/// `false`: advice would map larger superpages, so the range must not be advised. The memory is new except for resident
 /// pages.
 pub fn make_if_larger(start: usize, length: usize) -> bool {
     machine::larger_thp().is_none_or(|largest| make(start, length, largest))
@@ -51,7 +51,7 @@ fn make_one(at: usize) -> bool {
     // Swapped-out pages are not resident, but have contents.
     pagemap::is_resident(at) == Some(true)
         || !pagemap::is_untouched(at, page)
-        // SAFETY: as the module says.
+        // SAFETY: see "Safety" of this module.
         || unsafe {
             raw::madvise(at, page, libc::MADV_POPULATE_READ)
                 .and_then(|()| raw::madvise(at, page, libc::MADV_DONTNEED))

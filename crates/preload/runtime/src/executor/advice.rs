@@ -24,6 +24,6 @@ pub fn collapse(start: usize, length: usize) -> bool {
 }
 
 fn give(start: usize, length: usize, advice: c_int) -> bool {
-    // SAFETY: as the module says.
+    // SAFETY: see "Safety" of this module.
     unsafe { raw::madvise(start, length, advice) }.is_ok()
 }

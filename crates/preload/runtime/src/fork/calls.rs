@@ -41,7 +41,7 @@ unsafe extern "C" {
 /// As in libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     for_fork(|| unsafe { __fork() })
 }
 
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int, c_int) -> c_int;
     let real = next_function!(stack::DAEMON, Function);
     for_fork(|| match real {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         Some(real) => unsafe { real(no_chdir, no_close) },
         None => -1,
     })
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn forkpty(
         unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> pid_t;
     let real = next_function!(stack::FORKPTY, Function);
     for_fork(|| match real {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         Some(real) => unsafe { real(master, name, terminal, window) },
         None => -1,
     })

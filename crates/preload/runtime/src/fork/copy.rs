@@ -214,8 +214,8 @@ fn each_private(mut tell: impl FnMut(&Vma)) {
 }
 
 /// Code is not written, so it stays shared. Only the table knows whether a file in a hugetlbfs mount is ours. Its
-/// entries may be stale, so the kernel is asked, too: copying ordinary memory by superpages would lose what lies behind
-/// an absent page.
+/// entries may be stale, so this asks the kernel, too: copying ordinary memory by superpages would lose the contents of
+/// pages that are not present.
 fn is_to_be_copied(vma: &Vma) -> bool {
     let is_entered = || table::first(vma.start, vma.end).is_some_and(|entry| !entry.shared);
     let is_file_of_mount = || vma.file != (0, 0) && is_entered() && is_hugetlb(vma.start);

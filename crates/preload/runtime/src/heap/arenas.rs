@@ -413,7 +413,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
 
 /// Puts `[from, to)` on pages of the pool, or applies the fallback.
 unsafe fn on_pool(from: usize, to: usize) -> Growth {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     if unsafe { large::put_on_pool(from, to) } {
         return Growth::To(to);
     }

@@ -29,7 +29,7 @@ impl Chunk {
     /// See the module.
     #[inline(always)]
     pub unsafe fn from_memory(memory: *mut c_void) -> Self {
-        // SAFETY: the contract.
+        // SAFETY: the caller keeps this function's contract.
         let size_and_flags = unsafe { *memory.cast::<usize>().sub(1) };
         Self { memory: memory as usize, size_and_flags }
     }

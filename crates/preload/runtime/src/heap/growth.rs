@@ -31,7 +31,7 @@ const GROWTH_DIVISOR: usize = 16;
 /// # Safety
 /// As `realloc` in C.
 pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
-    // SAFETY: the contract; both objects are this thread's.
+    // SAFETY: the caller keeps this function's contract; both objects are this thread's.
     unsafe {
         // An object gets the requested size at its first growth, and more later: an object that grows twice probably
         // continues to grow. Under a seccomp filter objects are malloc's own mappings, because the maps cannot be read.
@@ -191,7 +191,7 @@ fn place_with_space(length: usize) -> Option<usize> {
 /// As `realloc` in C.
 pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     let same = old.memory as *mut c_void;
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let Some((start, length)) = (unsafe { old.mapping() }) else { return same };
     let (end, page) = (start + length, sizes::superpage());
     let kept = (old.memory + size).next_multiple_of(page);
@@ -207,7 +207,7 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
             let _ = unsafe { in_place::discard(kept, end) };
             in_place::forget(end - kept);
         }
-        // SAFETY: the contract.
+        // SAFETY: the caller keeps this function's contract.
         let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };
         if memory == same {
             counters::count(Kind::Heap, Column::Returned, end - kept);

@@ -39,7 +39,7 @@ pub fn heap_is_large() {
 /// The object was just allocated, with a separate mapping.
 #[inline(always)]
 pub unsafe fn back(chunk: Chunk) -> bool {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     chunk.size() < BACKED_FROM.load(Ordering::Relaxed) || unsafe { back_large(chunk) }
 }
 
@@ -102,7 +102,7 @@ fn count(advised: usize, length: usize) {
 /// # Safety
 /// The caller owns the range, and does not need its contents.
 pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     match unsafe { source::place_hugetlb(from, to - from, raw::READ_WRITE, libc::MAP_PRIVATE) } {
         Ok(()) => {
             enter(from, to);
@@ -132,7 +132,7 @@ pub unsafe fn forget(chunk: Chunk) {
     if chunk.size() < sizes::superpage() {
         return;
     }
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
@@ -152,10 +152,10 @@ pub unsafe fn forget(chunk: Chunk) {
 /// # Safety
 /// As in C.
 pub unsafe fn resize(old: Chunk, size: usize) -> *mut c_void {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let resize = |size| unsafe { next::realloc(old.memory as *mut c_void, size) };
     let is_large = size >= BACKED_FROM.load(Ordering::Relaxed);
-    // SAFETY: the contract, throughout.
+    // SAFETY: the caller keeps this function's contract throughout.
     unsafe {
         let Some((start, length)) = old.mapping() else { return resize(size) };
         if size > 0 && table::first(start, start + length).is_some() {

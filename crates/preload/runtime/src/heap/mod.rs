@@ -261,7 +261,7 @@ pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
 /// As in C: `memory` is null or came from here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
-    // SAFETY: the caller's contract; glibc reads the same header first.
+    // SAFETY: the caller keeps this function's contract; glibc reads the same header first.
     unsafe {
         let is_watched = is_watched();
         if is_watched && !memory.is_null() {
@@ -455,6 +455,6 @@ pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
 
 /// glibc's `mallopt`.
 fn set_option(parameter: c_int, value: c_int) -> c_int {
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     unsafe { next::mallopt(parameter, value) }
 }

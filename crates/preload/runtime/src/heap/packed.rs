@@ -165,11 +165,12 @@ fn is_on() -> bool {
 /// # Safety
 /// glibc has just returned the object, aligned to `alignment`, with its own mapping.
 pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let (start, length) = unsafe { chunk.mapping() }?;
     let may_move = alignment <= raw::base_page() && is_on();
     let moved = if may_move && (MIN_LENGTH..=MAX_LENGTH).contains(&length) {
-        // SAFETY: the contract. malloc may fill objects (M_PERTURB), but at least one page is readable.
+        // SAFETY: the caller keeps this function's contract. malloc may fill objects (M_PERTURB), but at least one page
+        // is readable.
         raw::keeping_errno(|| unsafe {
             let is_empty = (chunk.memory as *const usize).read() == 0;
             let may_move = is_empty
@@ -197,7 +198,7 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
 /// # Safety
 /// As [`place`].
 pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option<*mut c_void> {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let (start, length) = unsafe { chunk.mapping() }?;
     // An aligned object would waste the space before it, and an object that shrank holds fewer than `kept` bytes.
     let is_fit = (sizes::superpage() / 2..MAX_GROWN).contains(&length)
@@ -215,7 +216,7 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     if !is_dense || !has_credit(length) {
         return None;
     }
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let moved = raw::keeping_errno(|| unsafe { move_to_slot(chunk, start, length, kept) });
     if moved.is_some() {
         samples::remove(start, length);
@@ -522,7 +523,7 @@ fn split(table: Table, most: usize) {
 /// # Safety
 /// glibc's realloc has just returned the object.
 pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let mapping = if new.is_mapped() { unsafe { new.mapping() } } else { None };
     let (was_packed, base) = (contains(start), raw::base_page());
     match mapping {
@@ -558,7 +559,7 @@ pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
 /// # Safety
 /// glibc has just returned the object.
 pub unsafe fn record_unpacked(chunk: Chunk) {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         samples::add(start, length);
     }
@@ -571,7 +572,7 @@ pub unsafe fn record_unpacked(chunk: Chunk) {
 /// # Safety
 /// glibc's realloc has just returned the object.
 pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     let Some((at, now)) = (unsafe { new.mapping() }).filter(|_| new.is_mapped()) else { return };
     if at == start || now < length || filter::may_be_in_place() {
         return;
@@ -700,7 +701,7 @@ mod samples {
         true
     }
 
-    /// Whether most of the two newest ends is untouched.
+    /// Whether most pages of the two newest ends are untouched.
     fn are_ends_empty() -> bool {
         let number = NEXT_END.load(Relaxed);
         let (mut pages, mut touched) = (0, 0);

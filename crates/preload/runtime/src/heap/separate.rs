@@ -47,7 +47,7 @@ fn can_be_moved() -> bool {
 /// This thread has just allocated the object, and has not returned it to the program.
 #[cold]
 pub unsafe fn move_to_own_mapping(chunk: Chunk, kept: usize) -> Option<Chunk> {
-    // SAFETY: the contract, throughout.
+    // SAFETY: the caller keeps this function's contract throughout.
     unsafe {
         if !can_be_moved() || !arenas::is_cut_from_top(chunk) {
             return None;

@@ -41,7 +41,7 @@ mod tests {
             for limit in [first + 1, first + STEP, first + SPAN - STEP, first + SPAN] {
                 assert!(is_below(limit, other + STEP), "{limit:#x}: below it");
                 assert!(is_below(other + limit - first, first + STEP), "{limit:#x}: above it");
-                // Its own limit.
+                // The limit of the span itself.
                 assert!(is_below(limit, limit) && is_below(limit, first + 1));
                 assert!(limit == first + SPAN || !is_below(limit, limit + 1));
             }

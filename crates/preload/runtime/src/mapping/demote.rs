@@ -355,7 +355,7 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
         (marks.order != libc::MADV_NORMAL, marks.order),
     ];
     for (_, advice) in asked.into_iter().filter(|(is_asked, _)| *is_asked) {
-        // SAFETY: the contract; it changes no contents.
+        // SAFETY: the caller keeps this function's contract; it changes no contents.
         unsafe { raw::madvise(copy, length, advice) }?;
     }
     match marks.policy {
@@ -390,7 +390,7 @@ unsafe fn copy_contents(extent: &Extent, memory: Option<&raw::File>) -> Result<(
         for at in (page..page + extent.page).step_by(PIECE) {
             let (from, to) = (extent.start + at, extent.copy + at);
             match memory {
-                // SAFETY: the contract.
+                // SAFETY: the caller keeps this function's contract.
                 None => unsafe { copy_piece(from, to) },
                 // SAFETY: the copy is ours.
                 Some(memory) => unsafe { copy_unreadable(memory, from, to) }?,
@@ -406,7 +406,7 @@ const PIECE: usize = 4096;
 /// # Safety
 /// `from` is readable and `to` ours, [`PIECE`] bytes each.
 unsafe fn copy_piece(from: usize, to: usize) {
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if !raw::is_zero(from, PIECE) {
             std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PIECE);
@@ -470,7 +470,7 @@ pub fn is_present(start: usize) -> bool {
 pub unsafe fn copy_present(from: usize, to: usize, length: usize, page: usize) {
     for at in (0..length).step_by(page) {
         if is_present(from + at) {
-            // SAFETY: the contract.
+            // SAFETY: the caller keeps this function's contract.
             unsafe {
                 let (from, to) = ((from + at) as *const u8, (to + at) as *mut u8);
                 std::ptr::copy_nonoverlapping(from, to, page);

@@ -102,7 +102,7 @@ unsafe extern "C" fn intercepted(
     f: usize,
 ) -> c_long {
     let address = a as *mut c_void;
-    // SAFETY: the caller's contract. Arguments that a call does not have may hold anything.
+    // SAFETY: the caller keeps this function's contract. Arguments that a call does not have may hold anything.
     unsafe {
         match number {
             libc::SYS_mmap => {
@@ -190,7 +190,7 @@ unsafe fn bind(
         return raw::fails_with(errno).into();
     }
     super::without_demotion(start, end, || {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let result =
             unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };
         if result == 0 {

@@ -78,7 +78,7 @@ impl File {
             // MAP_POPULATE would read the file in small pages, before the advice.
             request.flags &= !libc::MAP_POPULATE;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let start = unsafe { request.plain() }?;
         let start = self.placed(start, &request);
         let length = request.length;

@@ -87,7 +87,7 @@ pub unsafe extern "C-unwind" fn mmap(
     offset: off64_t,
 ) -> *mut c_void {
     let request = Request { address: address as usize, length, protection, flags, fd, offset };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     raw::not_cancelled(|| raw::answer_address(unsafe { request.serve() }))
 }
 
@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn mmap64(
     fd: c_int,
     offset: off64_t,
 ) -> *mut c_void {
-    // SAFETY: same contract.
+    // SAFETY: the called function has the same contract.
     unsafe { mmap(address, length, protection, flags, fd, offset) }
 }
 
@@ -163,10 +163,10 @@ impl Request {
         // The kernel checks the offset even without a file.
         let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
         if settings.pages == Pages::None || !is_valid {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.plain() };
         }
-        // SAFETY: the caller's contract, throughout.
+        // SAFETY: the caller keeps this function's contract throughout.
         unsafe {
             if let Some(file) = file::File::of(&self, &settings.memory) {
                 return file.map(self);
@@ -188,7 +188,7 @@ impl Request {
     /// Passes the request to the kernel unchanged.
     unsafe fn plain(self) -> Result<usize, Errno> {
         let Self { address, length, protection, flags, fd, offset } = self;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let map = || unsafe { raw::mmap(address, length, protection, flags, fd, offset) };
         if address != 0 {
             prepare::changed(address, self.end());
@@ -219,7 +219,7 @@ impl Request {
         if self.flags & libc::MAP_FIXED != 0 {
             parts::first_make_ordinary(self.address, self.end(), Scope::Removed)?;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.plain() }
     }
 
@@ -245,12 +245,12 @@ impl Request {
     /// writable by mprotect, or that `MAP_FIXED` does not replace, keep the advice of the reservation.
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
         if self.length < sizes::superpage() {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.map_packed() };
         }
         if self.is_plain() && small::is_left_alone(self.length) {
             counters::count(Kind::Mmap, Column::Small, self.length);
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.plain() };
         }
         // MAP_POPULATE would map base pages before the advice.
@@ -268,8 +268,8 @@ impl Request {
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }
-        // SAFETY: the caller's contract; then advice about memory that was just mapped. The kernel may refuse the
-        // advice (no THP) or to populate (no memory), which is ignored, as with MAP_POPULATE.
+        // SAFETY: the caller keeps this function's contract; then advice about memory that was just mapped. The kernel
+        // may refuse the advice (no THP) or to populate (no memory), which is ignored, as with MAP_POPULATE.
         unsafe {
             let start = self.plain()?;
             let advised =
@@ -304,7 +304,7 @@ impl Request {
             None => Column::Small,
         };
         counters::count(Kind::Mmap, column, self.length);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize))
     }
 
@@ -317,7 +317,7 @@ impl Request {
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }
-        // SAFETY: the caller's contract; then advice about memory that was just mapped.
+        // SAFETY: the caller keeps this function's contract; then advice about memory that was just mapped.
         unsafe {
             let start = self.plain()?;
             if is_joined {
@@ -369,7 +369,7 @@ impl Request {
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
             // Mappings too small for pool pages can have THP.
             let thp = contiguity::superpage();
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe {
                 match executor::advises() && is_ours && self.length < superpage {
                     true if self.length >= thp => self.without_pool(settings),
@@ -385,7 +385,7 @@ impl Request {
         }
         if !may_use_pool(settings) {
             counters::count_reason(Reason::Unprotected);
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             return unsafe { self.without_pool(settings) };
         }
         let length = self.length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
@@ -417,7 +417,7 @@ impl Request {
             return Err(libc::ENOMEM);
         }
         counters::count(Kind::Mmap, Column::FellBack, self.length);
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let start = unsafe { self.plain() }?;
         contiguity::advise(Kind::Mmap, start, self.length);
         Ok(start)

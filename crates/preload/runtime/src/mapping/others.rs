@@ -37,7 +37,7 @@ unsafe fn demote_then(
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     let result = unsafe {
         demote_then(address, length, Scope::Covered, || raw::call!(SYS_mlock, address, length))
     };
@@ -58,7 +58,7 @@ fn record_lock(result: c_int, address: *const c_void, length: size_t, locked: Lo
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, length: size_t) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     let result = unsafe { raw::call!(SYS_munlock, address, length) } as c_int;
     record_lock(result, address, length, Locked::No)
 }
@@ -71,10 +71,10 @@ pub unsafe extern "C" fn munlock(address: *const c_void, length: size_t) -> c_in
 pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c_uint) -> c_int {
     // As in glibc: without flags, mlock2 is mlock.
     if flags == 0 {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         return unsafe { mlock(address, length) };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     let result = unsafe {
         demote_then(address, length, Scope::Covered, || {
             raw::call!(SYS_mlock2, address, length, flags)
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn mincore(
 ) -> c_int {
     let start = address as usize;
     prepare::discard_untouched(start, round_up(start, length));
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { raw::call!(SYS_mincore, start, length, into) as c_int }
 }
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     if flags & libc::MCL_CURRENT != 0 {
         limits::run_before_locking();
     }
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
     // Without MCL_FUTURE the call revokes an earlier MCL_FUTURE.
     limits::lock_future(if result == 0 { is_asked } else { was_locked });
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn munlockall() -> c_int {
     demote::lock_copies(false);
     limits::lock_future(false);
     table::mark(0, usize::MAX, |marks| marks.locked = Locked::No);
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     unsafe { raw::call!(SYS_munlockall) as c_int }
 }
 
@@ -150,10 +150,10 @@ pub unsafe extern "C" fn pkey_mprotect(
 ) -> c_int {
     // As in glibc: without a key it works on kernels without protection keys.
     if key == -1 {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         return raw::answer(unsafe { protect(address as usize, length, protection) });
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         demote_then(address, length, Scope::Covered, || {
             raw::call!(SYS_pkey_mprotect, address, length, protection, key)
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn remap_file_pages(
     offset: size_t,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         demote_then(address, length, Scope::Mapping, || {
             raw::call!(SYS_remap_file_pages, address, length, protection, offset, flags)
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn process_madvise(
     advice: c_int,
     flags: c_uint,
 ) -> ssize_t {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if table::may_overlap(0, usize::MAX) && !ranges.is_null() && is_this_process(process) {
             let ranges = std::slice::from_raw_parts(ranges, count.min(libc::UIO_MAXIOV as usize));
@@ -245,7 +245,7 @@ const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // A thread that is cancelled in the call unwinds through this frame, which has nothing to clean up.
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match request {
             UFFDIO_REGISTER | UFFDIO_MOVE => of_userfaultfd(fd, request, argument),
@@ -264,7 +264,7 @@ unsafe fn of_userfaultfd(fd: c_int, request: c_ulong, argument: *mut c_void) -> 
         if let Err(errno) = before_userfaultfd(request, argument) {
             return raw::fails_with(errno);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { raw::call!(SYS_ioctl, fd, request, argument) as c_int }
     })
 }
@@ -327,7 +327,7 @@ pub unsafe extern "C" fn prctl(
         expect_filter();
     }
     if option == libc::PR_SET_SECCOMP && (second == STRICT || third != 0) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let set = || unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) };
         return setting_filter(set) as c_int;
     }
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn prctl(
     if option == PR_SET_MEMORY_MERGE {
         super::merge(second != 0);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) as c_int }
 }
 
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn prctl(
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { changing_root(path, || raw::call!(SYS_chroot, path)) as c_int }
 }
 
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
 /// `path` is a C string, or a pointer that the kernel refuses.
 pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() -> c_long) -> c_long {
     let is_on_pool = || source::requires_demotable() && table::first(0, usize::MAX).is_some();
-    // SAFETY: the contract.
+    // SAFETY: the caller keeps this function's contract.
     if is_on_pool() && !filter::may_be_in_place() && unsafe { has_no_list_of_mappings(path) } {
         let _ = demote::make_all_ordinary();
     }
@@ -372,7 +372,7 @@ pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() ->
 /// Whether `path` is a directory that lacks the maps file that this library reads (`maps`).
 unsafe fn has_no_list_of_mappings(path: *const c_char) -> bool {
     let open = |directory: c_int, path: *const c_char, flags: c_int| {
-        // SAFETY: the contract, or a C string.
+        // SAFETY: `path` is a C string by this function's contract or by its literal.
         let fd = unsafe { raw::call!(SYS_openat, directory, path, flags | libc::O_CLOEXEC) };
         (fd >= 0).then_some(fd as c_int)
     };

@@ -28,7 +28,7 @@ use crate::{contiguity, copies, in_place, looks, maps, prepare, write_protect};
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn munmap(address: *mut c_void, length: size_t) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     raw::not_cancelled(|| raw::answer(unsafe { unmap(address as usize, length) }))
 }
 
@@ -48,7 +48,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     if is_valid {
         demote::make_ordinary(start, end, Scope::Removed)?;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     replacing(start, end, || unsafe { raw::munmap(start, length) }.map(|()| 0))?;
     if let Some(entry) = entry {
         let kind = if entry.shared { Kind::Shared } else { Kind::Mmap };
@@ -107,7 +107,7 @@ fn unmap_and_free(
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     raw::not_cancelled(|| raw::answer(unsafe { protect(address as usize, length, to) }))
 }
 
@@ -115,7 +115,7 @@ pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(
     let end = round_up(start, length);
     prepare::changed(start, end);
     first_make_ordinary(start, end, Scope::Edges)?;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     without_demotion(start, end, || unsafe { raw::mprotect(start, length, to) })
 }
 
@@ -129,7 +129,7 @@ pub unsafe extern "C-unwind" fn madvise(
     length: size_t,
     advice: c_int,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     raw::not_cancelled(|| raw::answer(unsafe { advise(address as usize, length, advice) }))
 }
 
@@ -151,16 +151,16 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
         prepare::changed(start, end);
     }
     if is_valid(start, end) && copies::first(start, end).is_some() {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         return unsafe { advise_copies(start, end, advice) };
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { advise_others(start, length, advice) }
 }
 
 unsafe fn advise_others(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     let end = round_up(start, length);
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         let is_meant = |entry: &Entry| {
             !entry.is_ordinary || is_kept_by_page(advice) && plan::is_replaceable(entry)
@@ -184,7 +184,7 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
     while at < end {
         let (from, to) = copies::first(at, end).unwrap_or((end, end));
         if at < from {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { advise_others(at, from - at, advice) }?;
         }
         at = to;
@@ -195,7 +195,7 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {}
             // A file mapping refuses this advice, too.
             libc::MADV_FREE | libc::MADV_WIPEONFORK => return Err(libc::EINVAL),
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             _ => unsafe { raw::madvise(from, to - from, advice) }?,
         }
     }
@@ -241,7 +241,7 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
         libc::MADV_DONTNEED | libc::MADV_FREE
             if advice == libc::MADV_DONTNEED || in_place::is_asked() =>
         {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             without_demotion(start, end, || unsafe { discard(start, end) })
         }
         // These pages are superpages already.
@@ -262,7 +262,7 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
                 demote::make_ordinary(start, end, scope)?;
             }
             without_demotion(start, end, || {
-                // SAFETY: the caller's contract.
+                // SAFETY: the caller keeps this function's contract.
                 unsafe { raw::madvise(start, end - start, advice) }?;
                 record_advice(start, end, advice);
                 Ok(())
@@ -321,11 +321,11 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         at = entry.end;
     }
     each_part(start, end, |from, to, entry| match entry {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
         Some(entry) if entry.shared => Ok(()),
         Some(_) if in_place::is_asked() => {
-            // SAFETY: the caller's contract; entries are of one file each.
+            // SAFETY: the caller keeps this function's contract; entries are of one file each.
             match unsafe { in_place::discard(from, to) } {
                 // Locked memory: fail as the kernel does.
                 Err(libc::EINVAL) if maps::is_in_place(from, to) => Err(libc::EINVAL),

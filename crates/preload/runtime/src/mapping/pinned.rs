@@ -63,7 +63,7 @@ fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
         if reported_count.is_some_and(|count: usize| count == 0 || listed > 0) {
             return false;
         }
-        // SAFETY: no arguments.
+        // SAFETY: the call takes no arguments.
         raw::keeping_errno(|| unsafe { raw::call!(SYS_sched_yield) });
     }
     true

@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn mremap(
     // Without MREMAP_FIXED libc takes no fifth argument, and its register may hold anything.
     let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
     let call = Call { start: old as usize, old_size, new_size, flags, target };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     raw::not_cancelled(|| raw::answer_address(unsafe { call.serve() }))
 }
 
@@ -79,7 +79,7 @@ impl Call {
         let entry = table::first_entry(self.start, around, may_move).filter(|_| is_valid);
         if let Some(entry) = entry {
             if self.only_shrinks() {
-                // SAFETY: the caller's contract.
+                // SAFETY: the caller keeps this function's contract.
                 return unsafe { self.shrink() };
             }
             // Shared memory can be mapped a second time, with an `old_size` of 0; private memory in files, which the
@@ -95,7 +95,7 @@ impl Call {
         }
         // Look this up before the move: afterwards another thread may map memory there.
         let is_divided = is_divided(self.start, self.end());
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         let plain = || unsafe { self.move_away() };
         let result = if self.is_fixed() {
             parts::replacing(self.target, target_end, plain)
@@ -139,7 +139,7 @@ impl Call {
     unsafe fn move_away(self) -> Result<usize, Errno> {
         let moved =
             |place: &usize| *place != self.start && self.flags & libc::MREMAP_DONTUNMAP == 0;
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller keeps this function's contract.
         table::replacing_if(self.start, self.end(), moved, || unsafe { self.plain() })
     }
 
@@ -147,7 +147,7 @@ impl Call {
     unsafe fn plain(self) -> Result<usize, Errno> {
         let Self { start, old_size, new_size, flags, target } = self;
         raw::keeping_errno(|| {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             let moved = unsafe { raw::call!(SYS_mremap, start, old_size, new_size, flags, target) };
             if moved == -1 { Err(raw::errno()) } else { Ok(moved as usize) }
         })
@@ -189,7 +189,7 @@ impl Call {
         let new_length = round_up(0, self.new_size);
         let last = self.last_part().ok_or(libc::EFAULT)?;
         let added = new_length.saturating_sub(length);
-        // SAFETY: the caller's contract, throughout.
+        // SAFETY: the caller keeps this function's contract throughout.
         unsafe {
             if new_length < length {
                 let (from, rest) = (self.start + new_length, length - new_length);

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn prlimit(
     if !new.is_null() {
         expect(pid, resource);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { raw::call!(SYS_prlimit64, pid, resource, new, old) as c_int }
 }
 
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn prlimit64(
     new: *const rlimit,
     old: *mut rlimit,
 ) -> c_int {
-    // SAFETY: same contract.
+    // SAFETY: the called function has the same contract.
     unsafe { prlimit(pid, resource, new, old) }
 }
 
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn prlimit64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit(resource: c_int, new: *const rlimit) -> c_int {
     expect(0, resource);
-    // SAFETY: the caller's contract. prlimit64 does all that the older system call does.
+    // SAFETY: the caller keeps this function's contract. prlimit64 does all that the older system call does.
     unsafe { raw::call!(SYS_prlimit64, 0, resource, new, std::ptr::null_mut::<rlimit>()) as c_int }
 }
 
@@ -74,6 +74,6 @@ pub unsafe extern "C" fn setrlimit(resource: c_int, new: *const rlimit) -> c_int
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit64(resource: c_int, new: *const rlimit) -> c_int {
-    // SAFETY: same contract.
+    // SAFETY: the called function has the same contract.
     unsafe { setrlimit(resource, new) }
 }

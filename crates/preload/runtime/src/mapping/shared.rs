@@ -41,7 +41,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
     let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
     let known = libc::MAP_TYPE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
     let is_ours = request.flags & !known == 0 && request.length >= superpage;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         if !is_ours {
             return request.plain();
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     let is_ours = settings.memory.shared && creates && flags & libc::SHM_HUGETLB == 0;
     let is_new = || {
         // An existing segment has its pages; the kernel reports errors in the request.
-        // SAFETY: numbers only.
+        // SAFETY: all arguments are numbers.
         raw::keeping_errno(|| unsafe {
             key == libc::IPC_PRIVATE
                 || flags & libc::IPC_EXCL != 0
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     } else if is_wanted {
         let page = sizes::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
-        // SAFETY: numbers only.
+        // SAFETY: all arguments are numbers.
         let id = raw::keeping_errno(|| unsafe {
             let flags = flags | libc::SHM_HUGETLB | encoded;
             let id = raw::call!(SYS_shmget, key, size, flags);
@@ -207,14 +207,14 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
             }
         }
     }
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     unsafe { raw::call!(SYS_shmget, key, size, flags) as c_int }
 }
 
 /// `int shmget(key_t key, size_t size, int shmflg)` for the compatible libhugetlbfs.so.0: calls this library's version.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     unsafe { shmget(key, size, flags) }
 }
 
@@ -224,7 +224,7 @@ pub extern "C" fn superpage_hugetlbfs_shmget(key: key_t, size: size_t, flags: c_
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     let start = unsafe { raw::call!(SYS_shmat, id, address, flags) };
     let settings = settings::get();
     if start != -1 && settings.memory.shared && executor::advises() {

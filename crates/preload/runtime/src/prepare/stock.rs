@@ -100,7 +100,7 @@ impl Run {
         // Before the claim another thread may have replaced the run by one of another length.
         let (start, end) = self.range();
         let start = if end - start == length { self.move_back()? } else { return None };
-        // SAFETY: no other code uses it.
+        // SAFETY: no other code uses the memory.
         if !unsafe { clear(start, start + length) } {
             return None;
         }
@@ -227,7 +227,8 @@ unsafe fn clear(start: usize, end: usize) -> bool {
                 pagemap::scan(fd, from_to.0, from_to.1, wanted, &mut regions).ok()?;
             for region in &regions[..found] {
                 let (from, to) = (region.start as usize, region.end as usize);
-                // SAFETY: the contract. Pages that the kernel frees meanwhile read as zeroes.
+                // SAFETY: the caller keeps this function's contract. Pages that the kernel frees meanwhile read as
+                // zeroes.
                 unsafe {
                     discard(at, from);
                     zero::zero(from, to - from);
@@ -236,7 +237,7 @@ unsafe fn clear(start: usize, end: usize) -> bool {
                 counters::prepared(Prepared::HandedOut, to - from);
                 at = to;
             }
-            // SAFETY: the contract.
+            // SAFETY: the caller keeps this function's contract.
             unsafe { discard(at, until as usize) };
             at = at.max(until as usize);
         }
@@ -280,7 +281,7 @@ pub fn keep(start: usize, end: usize) -> bool {
         executor::report_outcome(action, Ended::Unavailable, facts);
         return false;
     };
-    // SAFETY: no other code uses it.
+    // SAFETY: no other code uses the memory.
     let may_be_taken = unsafe { raw::madvise(place, end - start, libc::MADV_FREE) };
     let result = if may_be_taken.is_ok() { DONE } else { Ended::Unfit };
     if executor::report_outcome(action, result, facts) == Action::Release {
@@ -330,7 +331,7 @@ pub fn after_fork() {
         if holder != 0 && holder != me {
             let (start, end) = run.range();
             if start != 0 && end > start {
-                // SAFETY: no other code uses it.
+                // SAFETY: no other code uses the memory.
                 let _ = unsafe { raw::munmap(start, end - start) };
             }
             run.free();

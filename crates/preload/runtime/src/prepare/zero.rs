@@ -14,7 +14,7 @@
 /// Writable memory that is not in use.
 pub unsafe fn zero(start: usize, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the contract; AVX is tested for, SSE2 is part of x86-64.
+    // SAFETY: the caller keeps this function's contract; AVX is tested for, SSE2 is part of x86-64.
     unsafe {
         if std::arch::is_x86_feature_detected!("avx") {
             by_32(start, length);
@@ -25,7 +25,7 @@ pub unsafe fn zero(start: usize, length: usize) {
         std::arch::x86_64::_mm_sfence();
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the contract. libc's memset zeroes by cache line where the machine can.
+    // SAFETY: the caller keeps this function's contract. libc's memset zeroes by cache line where the machine can.
     unsafe {
         std::ptr::write_bytes(start as *mut u8, 0, length)
     }
@@ -38,7 +38,7 @@ unsafe fn by_32(start: usize, length: usize) {
     let nothing = _mm256_setzero_si256();
     for line in (start..start + length).step_by(64) {
         let line = line as *mut __m256i;
-        // SAFETY: the contract, and 32 divides a base page.
+        // SAFETY: the caller keeps this function's contract, and 32 divides a base page.
         unsafe {
             _mm256_stream_si256(line, nothing);
             _mm256_stream_si256(line.add(1), nothing);

@@ -15,7 +15,7 @@
 //! libhugetlbfs does for a program linked for it.
 //!
 //! # Safety
-//! As the parent module; the entry point runs once, in a constructor.
+//! As in the parent module, the process has one thread. The entry point runs once, in a constructor.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! Puts superpages under memory in use, in place.
 //!
 //! # Safety
-//! As the parent module: one thread. Memory being copied does not change before the copy replaces it, because only our
-//! code runs, and our own memory is not moved.
+//! As in the parent module, the process has one thread. Memory being copied does not change before the copy replaces
+//! it, because only our code runs, and our own memory is not moved.
 //! See docs/decisions/segments.md#2.
 
 use advisor::Action;

@@ -7,8 +7,8 @@
 //! not used if the contents differ.
 //!
 //! # Safety
-//! As the parent module: one thread. The file is opened read-only, so no process that maps it can write it; only its
-//! creator can, who is this user or root.
+//! As in the parent module, the process has one thread. The file is opened read-only, so no process that maps it can
+//! write it; only its creator can, who is this user or root.
 
 use super::image::Extent;
 use super::relocate;
@@ -68,7 +68,7 @@ fn path_of(
             let user = raw::effective_user();
             path.push(b"/elflink-uid-");
             path.push(crate::message::Decimal::new(user.into()).bytes());
-            // SAFETY: a path.
+            // SAFETY: `path` is a C string that lives through the call.
             unsafe { raw::call!(SYS_mkdirat, libc::AT_FDCWD, path.as_c(), 0o700) };
         }
     }

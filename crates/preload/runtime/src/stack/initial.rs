@@ -147,7 +147,7 @@ impl Stack {
         counters::count(Kind::Stack, Column::Hugetlb, length);
         counters::count(Kind::Stack, Column::Small, ordinary);
         LOWEST.store(low, Ordering::Relaxed);
-        // SAFETY: takes no arguments.
+        // SAFETY: the call takes no arguments.
         OWNER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         Ok(())
     }

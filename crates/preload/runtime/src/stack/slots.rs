@@ -9,9 +9,9 @@
 //!
 //! # Safety
 //! The records lie in mappings of their own that are never unmapped, so a pointer to one stays valid. They are changed
-//! under the lock, except for `tid`, which the thread itself writes. A fork does not wait for the lock: whichever step
-//! a child finds undone, a record never claims memory that is not mapped. A stack that the child finds taken, but
-//! without a thread, leaks.
+//! under the lock, except for `tid`, which the thread itself writes. A fork does not wait for the lock, so a child may
+//! find a change half done. After every step, records claim only memory that is mapped; a stack that the child finds
+//! taken, but without a thread, leaks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -181,7 +181,7 @@ pub fn this_thread() -> c_int {
     if filter::may_be_in_place() {
         return 0;
     }
-    // SAFETY: takes nothing.
+    // SAFETY: the call takes no arguments.
     unsafe { raw::call!(SYS_gettid) as c_int }
 }
 

@@ -41,7 +41,7 @@ pub unsafe extern "C" fn pthread_create(
         unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int;
     let Some(create) = next_function!(super::CREATE, Function) else { return libc::EAGAIN };
     let settings = settings::get();
-    // SAFETY: the caller's contract, throughout.
+    // SAFETY: the caller keeps this function's contract throughout.
     unsafe {
         if settings.memory.stack == 0 || initial::is_executable() || filter::may_be_in_place() {
             return create(thread, attributes, routine, argument);
@@ -141,7 +141,7 @@ macro_rules! releasing {
         pub unsafe extern "C-unwind" fn $name(thread: pthread_t, $($argument: $type),*) -> c_int {
             type Function = unsafe extern "C-unwind" fn(pthread_t, $($type),*) -> c_int;
             let Some(real) = next_function!(super::$next, Function) else { return libc::ENOSYS };
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller keeps this function's contract.
             let result = unsafe { real(thread, $($argument),*) };
             if result == 0 {
                 slots::release(thread as usize);
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn thrd_create(
     let routine = unsafe {
         std::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> c_int, Routine>(routine)
     };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller keeps this function's contract.
     match unsafe { pthread_create(thread, std::ptr::null(), routine, argument) } {
         0 => THRD_SUCCESS,
         libc::ENOMEM => THRD_NOMEM,
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn thrd_create(
 pub unsafe extern "C" fn pthread_getattr_np(of: pthread_t, into: *mut pthread_attr_t) -> c_int {
     type Function = unsafe extern "C" fn(pthread_t, *mut pthread_attr_t) -> c_int;
     let Some(real) = next_function!(super::GETATTR, Function) else { return libc::ENOSYS };
-    // SAFETY: the caller's contract; then attributes that libc has just filled in.
+    // SAFETY: the caller keeps this function's contract; then attributes that libc has just filled in.
     unsafe {
         let result = real(of, into);
         if result != 0 || settings::get().memory.stack == 0 {

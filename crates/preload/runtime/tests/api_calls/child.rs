@@ -13,12 +13,12 @@ pub fn library() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
 }
 
-/// One of the ignored tests below in a new process under the library.
+/// Returns a command that runs one of the ignored tests below in a new process under the library.
 pub fn child(test: &str) -> Command {
     child_by(&[], test)
 }
 
-/// The same, started by a program that does something first.
+/// The same, but `starter` runs first, and starts the test.
 pub fn child_by(starter: &[&str], test: &str) -> Command {
     let exe = std::env::current_exe().expect("our own path");
     let mut words = starter.to_vec();
@@ -38,7 +38,7 @@ pub fn succeeds(mut command: Command) -> String {
     passed(&output, &format!("{command:?}"))
 }
 
-/// What a child that has passed said on stderr.
+/// Checks that the child passed; returns its stderr.
 #[track_caller]
 pub fn passed(output: &Output, what: &str) -> String {
     hand_on_skips(&output.stderr);

@@ -35,15 +35,15 @@ pub mod reasons {
 #[derive(Clone, Copy)]
 pub struct Library;
 
-/// The address of a function, as the type it has.
+/// Returns a function's address as the function's type.
 ///
 /// # Safety
 /// `F` is the function pointer type of superpage.h.
 unsafe fn find<F: Copy>(name: &CStr) -> F {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     assert!(!address.is_null(), "{name:?} is not exported");
-    // SAFETY: a function pointer is an address; its type is the caller's word.
+    // SAFETY: a function pointer is an address; the caller vouches for its type.
     unsafe { std::mem::transmute_copy(&address) }
 }
 
@@ -159,6 +159,6 @@ impl Library {
 }
 
 fn text(pointer: *const c_char) -> Option<String> {
-    // SAFETY: the library's strings live for ever.
+    // SAFETY: the library's strings are never freed.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! What the tests of the library share: they start themselves again under it.
+//! Helpers of the library's tests, which start themselves again under the library.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::Write;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 pub const MIB: usize = 1 << 20;
 
-/// Where cargo puts the library: beside the test, or one directory up.
-/// Another one can be named, to run the same tests against it.
+/// Returns the path of the library, beside the test program or one directory up. SUPERPAGE_TEST_LIBRARY names another
+/// library for the same tests.
 pub fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("SUPERPAGE_TEST_LIBRARY") {
         return path.into();
@@ -19,7 +19,7 @@ pub fn library() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
 }
 
-/// What a child process is asked to be.
+/// Settings of a child process.
 #[derive(Clone, Copy)]
 pub struct Asked {
     pub pages: &'static str,
@@ -31,7 +31,7 @@ pub struct Asked {
 pub const HUGETLB: Asked =
     Asked { pages: "hugetlb:2097152", memory: "heap,mmap,shm", fallback: "base", children: "base" };
 
-/// One of the ignored tests of this binary, in a new process under the library.
+/// Returns a command that runs one of the ignored tests of this program in a new process under the library.
 pub fn child(test: &str, asked: Asked) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("our own path"));
     command.args(["--ignored", "--exact", test, "--test-threads=1", "--nocapture"]);
@@ -47,14 +47,14 @@ pub fn child(test: &str, asked: Asked) -> Command {
     command
 }
 
-/// The same with all of the memory on the pool, also what cannot always be moved off it.
+/// The same with all memory on the pool, also memory that cannot always be moved off it.
 pub fn child_on_pool(test: &str, asked: Asked) -> Command {
     let mut command = child(test, asked);
     command.env("SUPERPAGE_POOL", "always");
     command
 }
 
-/// Runs it; what it printed is shown if it fails.
+/// Runs a command to its end; prints its output if it fails.
 pub fn output(mut command: Command) -> Output {
     let output = command.output().expect("it starts");
     hand_on_skips(&output.stderr);
@@ -66,7 +66,7 @@ pub fn output(mut command: Command) -> Output {
     output
 }
 
-/// What a child left out is counted as what this test leaves out.
+/// Counts the child's skips as skips of this test.
 pub fn hand_on_skips(errors: &[u8]) {
     let errors = String::from_utf8_lossy(errors);
     for line in errors.lines().filter(|line| line.starts_with("skipped: ")) {
@@ -78,27 +78,28 @@ pub fn succeeds(command: Command) -> bool {
     has_passed(&output(command))
 }
 
-/// Whether a child ran its test, and it passed: a test of another name would be none.
+/// Returns whether the child ran its test and the test passed: with a wrong name, the child would run no test.
 pub fn has_passed(output: &Output) -> bool {
     output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed")
 }
 
-/// The machine's lock and its pools as they were found; `None` if pools cannot be changed here.
-/// Pages come from the overcommit limit, so nothing is taken that is not used.
+/// The machine's lock, and the pools as they were. Pages come from the overcommit limit, so pages that are not used are
+/// not taken from memory.
 pub struct Pool {
-    // Dropped first: put back while the lock is held.
+    // Declared first, so that it is dropped first: the pools are restored while the lock is held.
     found: testkit::PoolsAsFound,
     _lock: testkit::MachineLock,
 }
 
 pub const DIR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Why there may be none.
+/// Why there may be no pool.
 pub const NEEDS_POOL: &str =
     "needs root and hugetlb pages of 2 MiB: free memory for them, and none that others left free";
 
 impl Pool {
-    /// With so many pages allowed. `None`: this machine cannot, or has free pages, which would serve instead of those allowed.
+    /// Takes the lock and allows this many pages. `None`: this machine cannot do that, or has free pages, which would
+    /// be used instead of the allowed ones.
     pub fn of(pages: u64) -> Option<Self> {
         if !testkit::is_root() || !std::path::Path::new(DIR).exists() {
             return None;
@@ -113,7 +114,8 @@ impl Pool {
         (is_taken && pool.allow(pages)).then_some(pool)
     }
 
-    /// Allows `pages` in all, beside what others hold. Whether so many can be had of this machine's memory, which is tried.
+    /// Allows `pages` in all, not counting pages that others hold. Returns whether this machine's memory has so many,
+    /// by reserving them.
     #[must_use]
     pub fn allow(&self, pages: u64) -> bool {
         let limit = pages + of_others("surplus_hugepages");
@@ -121,7 +123,7 @@ impl Pool {
         is_set.is_ok() && can_reserve(pages)
     }
 
-    /// Whether no page is in use or reserved.
+    /// Returns whether no page is in use or reserved.
     pub fn is_empty(&self) -> bool {
         let used = read("nr_hugepages") + read("resv_hugepages") + read("surplus_hugepages");
         if used != 0 {
@@ -136,21 +138,21 @@ impl Pool {
     }
 }
 
-/// What of the pool others may have when the tests begin: these files tell it.
+/// Files that show what other processes hold of the pool when the tests begin.
 const OTHERS: [&str; 3] = ["nr_hugepages", "resv_hugepages", "surplus_hugepages"];
 
-/// The variable by which child processes learn of it.
+/// Name of the variable that passes these numbers to child processes.
 fn variable(file: &str) -> String {
     format!("SUPERPAGE_TEST_OTHERS_{file}")
 }
 
-/// What others had of a number of the pool when its lock was taken.
+/// Returns how much of a counter of the pool belonged to others when the lock was taken.
 pub fn of_others(file: &str) -> u64 {
     let others = std::env::var(variable(file)).ok().and_then(|text| text.parse().ok());
     others.unwrap_or(0)
 }
 
-/// A number of the pool, less what others had when its lock was taken.
+/// Returns a counter of the pool, less what belonged to others when the lock was taken.
 pub fn read(file: &str) -> u64 {
     read_all(file).saturating_sub(of_others(file))
 }
@@ -160,14 +162,14 @@ fn read_all(file: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// The KiB a field of smaps_rollup names.
+/// Returns a field of smaps_rollup in KiB.
 pub fn kib(field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("a file of /proc/self");
     let line = text.lines().find(|line| line.starts_with(field)).expect("the field");
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// Whether the kernel reserves so many pages of the pool. They go at once.
+/// Returns whether the kernel can reserve this many pages of the pool. Frees them at once.
 fn can_reserve(pages: u64) -> bool {
     // MAP_HUGE_2MB, of linux/mman.h.
     const SIZE: i32 = 21 << 26;
@@ -177,16 +179,16 @@ fn can_reserve(pages: u64) -> bool {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | SIZE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a null hint replaces nothing.
+    // SAFETY: with a null hint the call replaces no mapping.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the mapping above, which nobody uses.
+    // SAFETY: the mapping above, which no other code uses.
     unsafe { libc::munmap(start, length) == 0 }
 }
 
-/// KiB of this process's mappings that are advised (`hg`), as the kernel has it.
+/// Returns the KiB of this process's mappings that are advised (flag `hg` in smaps).
 pub fn kib_with_advice() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("a file of /proc/self");
     let (mut length, mut advised) = (0, 0);
@@ -201,17 +203,17 @@ pub fn kib_with_advice() -> u64 {
     advised
 }
 
-/// Why a test of THP may be left out.
+/// Why a test of THP may be skipped.
 pub const NEEDS_FREE: &str = "memory is fragmented or full: too few superpages of THP are free";
 
-/// Whether `mib` MiB lie free in whole superpages, with a GiB beside for other tests, so that the library advises them;
-/// and whether advice gets superpages, which is tried.
+/// Returns whether `mib` MiB are free in whole superpages, and a GiB more for other tests, so that the library advises
+/// memory. Also tries whether advised memory gets superpages.
 pub fn has_free_superpages(mib: usize) -> bool {
     let free = std::fs::read_to_string("/proc/buddyinfo").unwrap_or_default();
     2 * free_superpages(&free) >= mib + 1024 && advice_gets_superpages()
 }
 
-/// Free blocks of 2 MiB, of base pages of 4 KiB: order 9, and order 10 twice.
+/// Counts free blocks of 2 MiB, given base pages of 4 KiB: blocks of order 9, and of order 10 twice.
 fn free_superpages(buddyinfo: &str) -> usize {
     let blocks = |line: &str| -> usize {
         // "Node 0, zone Normal", and the numbers by order.
@@ -225,7 +227,7 @@ fn advice_gets_superpages() -> bool {
     const LENGTH: usize = 8 * MIB;
     let Some(start) = try_map(LENGTH + 2 * MIB, libc::MAP_PRIVATE) else { return false };
     let first = (start as usize).next_multiple_of(2 * MIB);
-    // SAFETY: aligned superpages inside the mapping, which goes at the end.
+    // SAFETY: aligned superpages inside the mapping, which is unmapped at the end.
     unsafe {
         libc::madvise(first as *mut libc::c_void, LENGTH, libc::MADV_HUGEPAGE);
         for at in (first..first + LENGTH).step_by(2 * MIB) {
@@ -237,7 +239,7 @@ fn advice_gets_superpages() -> bool {
     }
 }
 
-/// The KiB on superpages of the mapping at an address.
+/// Returns the KiB on superpages of the mapping at an address.
 fn huge_kib_at(address: usize) -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").expect("a file of /proc/self");
     let number = |text| usize::from_str_radix(text, 16).ok();
@@ -269,21 +271,21 @@ pub fn map_as(length: usize, sharing: i32) -> *mut u8 {
 
 pub fn try_map(length: usize, sharing: i32) -> Option<*mut u8> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
-    // SAFETY: a null hint replaces nothing.
+    // SAFETY: with a null hint the call replaces no mapping.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     (start != libc::MAP_FAILED).then_some(start.cast())
 }
 
-/// Fills memory with a pattern that names each place.
+/// Fills memory with a pattern that depends on each word's address.
 pub fn fill(start: *mut u8, length: usize, seed: u64) {
-    // SAFETY: callers pass memory of theirs, at least as long, aligned to 8.
+    // SAFETY: callers own the memory, which is at least as long, and aligned to 8.
     let words = unsafe { std::slice::from_raw_parts_mut(start.cast::<u64>(), length / 8) };
     for (at, word) in words.iter_mut().enumerate() {
         *word = (start as u64 + at as u64 * 8) ^ seed;
     }
 }
 
-/// Whether `[start + from, start + to)` still holds the pattern of `fill(start, ..)`.
+/// Returns whether `[start + from, start + to)` still has the pattern of `fill(start, ..)`.
 pub fn holds(start: *const u8, from: usize, to: usize, seed: u64) -> bool {
     (from / 8..to / 8).all(|at| {
         // SAFETY: as above.
@@ -297,32 +299,32 @@ pub fn is_zero(start: *const u8, length: usize) -> bool {
     unsafe { std::slice::from_raw_parts(start, length) }.iter().all(|byte| *byte == 0)
 }
 
-/// Whether the base page at `address` is mapped.
+/// Returns whether the base page at `address` is mapped.
 pub fn is_mapped(address: *const u8) -> bool {
     let mut present = 0u8;
-    // SAFETY: asks only.
+    // SAFETY: only asks the kernel.
     unsafe { libc::mincore(address.cast_mut().cast(), 4096, &raw mut present) == 0 }
 }
 
-/// Forks; the child runs `work` and ends at once with its answer. The status is returned.
+/// Forks. The child runs `work` and ends at once with its result. Returns the exit status.
 pub fn in_child(work: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child only does what the test asks and leaves without unwinding.
     match unsafe { libc::fork() } {
         0 => {
             let code = if work() { 0 } else { 1 };
-            // SAFETY: ends the child.
+            // SAFETY: the call ends the child.
             unsafe { libc::_exit(code) }
         }
         pid => {
             let mut status = -1;
-            // SAFETY: a live local.
+            // SAFETY: the pointer is to a live local variable.
             assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
             status
         }
     }
 }
 
-/// Tells other threads to stop when it goes, also in a panic: a scope waits for them.
+/// Tells other threads to stop when it is dropped, also in a panic, because a scope waits for its threads.
 pub struct Stop(pub std::sync::atomic::AtomicBool);
 
 impl Stop {
@@ -330,7 +332,7 @@ impl Stop {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Runs `work`, and asks for the stop however it ends.
+    /// Runs `work`, and tells the threads to stop however `work` ends.
     pub fn after<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Guard<'a>(&'a Stop);
         impl Drop for Guard<'_> {

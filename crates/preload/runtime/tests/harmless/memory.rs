@@ -1,4 +1,4 @@
-//! Memory that programs take: peaks, cores, many small processes, and control groups.
+//! Memory of programs: peaks, core files, many small processes, and control groups.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,12 +9,13 @@ use crate::modes::{self, Mode, natively, preload};
 use crate::outcome::{End, Outcome, built, compare};
 use crate::programs;
 
-/// 64 MiB in KiB: below it a program is small.
+/// 64 MiB in KiB: a program with a smaller peak counts as small.
 const SMALL: u64 = 64 << 10;
 
-/// Commands, the modes, and how much more than natively their peaks may be above 64 MiB, in percent.
-/// Below, it is the larger of 5 % and 2 MiB. The pool's pages are not part of a peak: no H, no S. Nor are the pages of the library's
-/// file, which all processes share and a control group is charged once at most: as many as it has where nothing is asked of it.
+/// Commands, their modes, and by how many percent their peaks may exceed the native ones above 64 MiB. Small programs
+/// may exceed them by the larger of 5 % and 2 MiB. The pool's pages are not part of a peak, so modes H and S are left
+/// out. Pages of the library's file are not counted, because all processes share them and a control group is charged
+/// for them at most once: as many are subtracted as an inert library has.
 macro_rules! peaks {
     ($($name:ident [$($mode:ident)*] $percent:literal $command:expr;)*) => {
         $(#[test]
@@ -35,7 +36,7 @@ peaks! {
     peak_of_one_byte_of_many            [T P]   5   ["peaks", "one_byte_of_many"];
 }
 
-/// KiB of the library's file that are mapped at most.
+/// Maximum KiB of the library's file that are mapped.
 const MAX_LIBRARY: u64 = 1200;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/stacks.c");
@@ -75,7 +76,7 @@ fn compare_peaks(case: &str, modes: &[Mode], percent: u64, command: &[&'static s
             testkit::skipped!("{mode:?}: {reason}");
             continue;
         }
-        // One after the other, so that both see the same machine.
+        // Run these alternately, so that all see the same state of the machine.
         let mut runs = Vec::new();
         let mut more = |count| {
             let all = || (run(None, false), run(Some(mode), true), run(None, true));
@@ -88,7 +89,7 @@ fn compare_peaks(case: &str, modes: &[Mode], percent: u64, command: &[&'static s
         };
         let (mut native, mut under, mut within) = more(3);
         if !within {
-            // Layouts are random, and so are peaks, by some 100 KiB: a median of few runs may be above the limit.
+            // Memory layouts are random, so peaks vary by some 100 KiB, and a median of few runs may exceed the limit.
             (native, under, within) = more(8);
         }
         println!(
@@ -112,7 +113,7 @@ fn median(mut numbers: Vec<u64>) -> u64 {
     numbers[numbers.len() / 2]
 }
 
-/// A process that has said that it is ready, and ends when this goes.
+/// A process that has reported that it is ready, and is ended on drop.
 struct Waiting {
     child: Child,
     _input: ChildStdin,
@@ -130,7 +131,7 @@ impl Waiting {
         Self { child, _input: input }
     }
 
-    /// A field of its smaps_rollup in KiB.
+    /// Returns a field of its smaps_rollup in KiB.
     fn kib(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         programs::number(&std::fs::read_to_string(path).expect("a file of /proc"), field)
@@ -144,7 +145,7 @@ impl Drop for Waiting {
     }
 }
 
-/// One of the waiting programs, natively or in a mode.
+/// Starts a waiting program, natively or in a mode.
 fn waiting(case: &str, program: &Path, mode: Option<Mode>) -> Waiting {
     let mut command = natively(program);
     command.arg(case);
@@ -154,7 +155,7 @@ fn waiting(case: &str, program: &Path, mode: Option<Mode>) -> Waiting {
     Waiting::new(command)
 }
 
-/// What fifty processes of next to nothing have between them, in proportion where they share it.
+/// Measures the memory of fifty small processes; shared memory counts in proportion.
 #[test]
 fn fifty_small_processes() {
     let program = built("peaks");
@@ -162,7 +163,7 @@ fn fifty_small_processes() {
     let program = program.unwrap();
     let total = |mode| {
         let processes: Vec<_> = (0..50).map(|_| waiting("waits_small", &program, mode)).collect();
-        // What is prepared behind a program's back would come now.
+        // Memory that is prepared in the background would appear now.
         std::thread::sleep(std::time::Duration::from_millis(100));
         processes.iter().map(|process| process.kib("Pss:")).sum::<u64>()
     };
@@ -173,7 +174,7 @@ fn fifty_small_processes() {
             continue;
         }
         let (native, under) = (total(None), total(Some(mode)));
-        // The library's own data and what the loader writes to it: 72 KiB were measured.
+        // The library's own data and what the loader writes to it took 72 KiB in a measurement.
         let within = under <= native + 50 * 128;
         println!(
             "fifty_small_processes {mode:?} {} {native} KiB -> {under} KiB",
@@ -186,7 +187,7 @@ fn fifty_small_processes() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// A core holds what the program uses, not what is kept free for it.
+/// A core file contains the memory that the program uses, without memory that the library keeps free.
 #[test]
 fn a_core_of_a_running_process() {
     testkit::require!(programs::has("gdb"), "no gcore");
@@ -215,7 +216,7 @@ fn a_core_of_a_running_process() {
             continue;
         }
         let under = size(Some(mode));
-        // 5 %, and the library's own data.
+        // Allow 5 %, and the library's own data.
         let within = under <= native + native / 20 + 512;
         println!(
             "a_core_of_a_running_process {mode:?} {} {native} KiB -> {under} KiB",
@@ -228,7 +229,7 @@ fn a_core_of_a_running_process() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Programs that survive natively in a control group of 128 MB survive there.
+/// Programs that survive natively in a control group of 128 MB survive there under the library.
 macro_rules! in_a_group {
     ($($case:ident [$($mode:ident)*])*) => {
         mod group {
@@ -263,7 +264,7 @@ fn compare_in_a_group(case: &str, modes: &[Mode]) {
     });
 }
 
-/// What all of this presumes: in each mode memory of the program is on superpages.
+/// All of these tests presume that in each mode memory of the program is on superpages.
 #[test]
 fn every_mode_is_in_effect() {
     let program = built("peaks");
@@ -280,7 +281,7 @@ fn every_mode_is_in_effect() {
         let outcome = Outcome::of(command);
         assert_eq!(outcome.end, End::Exit(0), "{mode:?}: {outcome:?}");
         assert!(programs::number(&outcome.said, "mapped") > 0, "{mode:?}: {outcome:?}");
-        // Shared memory cannot always be moved off the pool: without SUPERPAGE_POOL=always it stays where it was.
+        // Shared memory cannot always be moved off the pool, so without SUPERPAGE_POOL=always it never goes there.
         assert_eq!(programs::number(&outcome.said, "shared"), 0, "{mode:?}: {outcome:?}");
     }
 }

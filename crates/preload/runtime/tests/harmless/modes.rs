@@ -1,4 +1,4 @@
-//! The ways in which each case is run beside the native one, and whether this machine has them.
+//! The modes in which each case is compared with the native run, and what each mode needs of this machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::{DIR, library};
 use crate::programs;
 
-/// Whose memory is backed, and by what.
+/// Which memory is backed, and on which pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `--heap --mmap --pages thp`
@@ -18,11 +18,12 @@ pub enum Mode {
     H,
     /// The same with `--shm`
     S,
-    /// `--heap --mmap --stack 4M --pages thp`, and a report that cannot be written, which is said at the end
+    /// `--heap --mmap --stack 4M --pages thp`, and a report that cannot be written, about which the library prints a
+    /// message at the end
     K,
 }
 
-/// 4 GiB for the cases that run at a time; none is taken that is not used.
+/// 4 GiB, for the cases that run at the same time. Pages that are not used are not taken from memory.
 const PAGES: u64 = 2048;
 
 impl Mode {
@@ -30,7 +31,7 @@ impl Mode {
         matches!(self, Self::H | Self::S)
     }
 
-    /// What the library is asked for.
+    /// Returns the library's settings for this mode.
     pub fn variables(self) -> Vec<(&'static str, String)> {
         let pages = if self.is_pool() { "hugetlb:2097152" } else { "thp" };
         let memory = match self {
@@ -47,14 +48,14 @@ impl Mode {
             variables.push(("SUPERPAGE_REPORT", "json:/proc/none/report".to_string()));
         }
         if self == Self::P {
-            // On a machine as busy as one that runs tests, too.
+            // Memory is also prepared on a busy machine, such as one that runs tests.
             variables.push(("SUPERPAGE_PREZERO", "67108864,load=100000".to_string()));
             variables.push(("SUPERPAGE_PREFAULT", "67108864".to_string()));
         }
         variables
     }
 
-    /// Makes sure that this machine has what it needs, until this process ends.
+    /// Ensures for the life of this process that this machine has what the mode needs. An error says what is missing.
     ///
     /// # Errors
     /// Why it has not.
@@ -70,17 +71,17 @@ impl Mode {
     }
 }
 
-/// The machine's lock and its pools as they were found, with more pages allowed.
+/// The machine's lock and the pools as they were, with more pages allowed.
 struct Machine {
-    // Dropped first: put back while the lock is held.
+    // Declared first, so that it is dropped first: the pools are restored while the lock is held.
     _found: testkit::PoolsAsFound,
     _lock: testkit::MachineLock,
 }
 
 static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 
-/// Takes the machine's lock and raises the pool's limit, once for all tests of this process: who takes
-/// it anew for each waits for all others each time. Whether that could be done.
+/// Takes the machine's lock and raises the pool's limit, once for all tests of this process: taking the lock for each
+/// test would wait for all other tests each time. Returns whether that succeeded.
 pub fn has_machine() -> bool {
     let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     if machine.is_none() {
@@ -104,7 +105,7 @@ impl Machine {
         }
         let lock = testkit::machine_lock()?;
         let machine = Self { _found: testkit::PoolsAsFound::note(), _lock: lock };
-        // What others hold beyond the limit counts towards it.
+        // Surplus pages of others count towards the limit.
         let surplus = std::fs::read_to_string(format!("{DIR}/surplus_hugepages")).ok()?;
         let limit = PAGES + surplus.trim().parse::<u64>().ok()?;
         std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), limit.to_string()).ok()?;
@@ -112,10 +113,10 @@ impl Machine {
     }
 }
 
-/// Why there may be none.
+/// Why the machine may not be available.
 pub const NEEDS_MACHINE: &str = "needs root and hugetlb pages of 2 MiB";
 
-/// A command without the library, however these tests were started.
+/// Returns a command without the library, whatever the environment of these tests.
 pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -124,15 +125,15 @@ pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
         }
     }
     command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
-    // The system's programs rather than scripts that look for them.
+    // The system's programs come first in PATH, before scripts that start other versions.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("/usr/bin:/bin:{path}"));
-    // glibc's own messages to stderr, also where there is a terminal.
+    // Lets glibc write its messages to stderr even if there is a terminal.
     command.env("LIBC_FATAL_STDERR_", "1").current_dir(env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
-/// `LD_PRELOAD` for a mode, with what else is preloaded.
+/// Returns `LD_PRELOAD` for a mode, including another preloaded library.
 pub fn preload(also: Option<&Path>) -> String {
     let library = library();
     let paths = [Some(library.as_path()), also];

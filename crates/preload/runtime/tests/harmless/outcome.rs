@@ -1,4 +1,4 @@
-//! How a program ended and what it said, natively and in a mode.
+//! The outcome of a program: how it ended and what it printed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use crate::modes::{Mode, preload};
 use crate::programs;
 
-/// What a program that cannot run on this machine exits with; its last line says why.
+/// Exit code of a program that cannot run on this machine; its last line says why.
 const SKIPPED: i32 = 77;
 
-/// A program that takes longer hangs: an outcome of its own.
+/// A program that runs longer counts as hanging, which is an outcome of its own.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -43,11 +43,11 @@ impl From<ExitStatus> for End {
 }
 
 impl Outcome {
-    /// Runs a command to its end, or as long as patience lasts.
+    /// Runs a command until it ends or `PATIENCE` is over.
     pub fn of(mut command: Command) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Files, so that no process left behind keeps a pipe open.
+        // The output goes to files, because a process left behind would keep a pipe open.
         let name = |what| format!("harmless-{}-{number}.{what}", std::process::id());
         let [said, complained] =
             ["out", "err"].map(|what| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name(what)));
@@ -74,7 +74,7 @@ impl Outcome {
             String::from_utf8_lossy(&text).into_owned()
         };
         let (said, complained) = (text(said), text(complained));
-        // The library says on stderr what could not be had.
+        // The library reports on stderr what was not available.
         let complaints = complained.lines().filter(|line| !line.starts_with("superpage: "));
         Self { end, said: normalized(said.lines()), complained: normalized(complaints) }
     }
@@ -94,12 +94,12 @@ fn normalized<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     result
 }
 
-/// A program of `programs/harmless`, built once for all cases; `None`: there is no compiler.
+/// Returns a program of `programs/harmless`, built once for all cases; `None`: there is no compiler.
 pub fn built(program: &'static str) -> Option<PathBuf> {
     built_as(program, program, &["-O1", "-pthread"])
 }
 
-/// The same built with other options, under another name.
+/// The same, built with other options under another name.
 pub fn built_as(program: &str, name: &'static str, flags: &[&str]) -> Option<PathBuf> {
     static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
     let mut built = BUILT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -107,10 +107,10 @@ pub fn built_as(program: &str, name: &'static str, flags: &[&str]) -> Option<Pat
         if !programs::has("cc") {
             return None;
         }
-        // What is allocated and freed is the point: the compiler must not leave it out.
+        // The tests are about allocations, so the compiler must not optimise these away.
         let flags = [&["-fno-builtin", "-w"], flags].concat();
         let path = format!("harmless/{program}.c");
-        // Renamed when it is there: another process of these tests may be running the one before.
+        // Rename the finished program: another process of these tests may be running the previous one.
         let new = format!("harmless-{name}.{}", std::process::id());
         let new = programs::build(&path, &new, "cc", &flags);
         let program = new.with_file_name(format!("harmless-{name}"));
@@ -120,7 +120,7 @@ pub fn built_as(program: &str, name: &'static str, flags: &[&str]) -> Option<Pat
     built.get(name).cloned()
 }
 
-/// Every night all modes; with every change the first and one more, drawn by the name of the case.
+/// Returns the modes to run: all in the nightly set, otherwise the first and one more, drawn by the name of the case.
 fn drawn(case: &str, modes: &[Mode]) -> Vec<Mode> {
     match modes {
         [first, others @ ..] if !others.is_empty() && !testkit::is_nightly() => {
@@ -131,8 +131,8 @@ fn drawn(case: &str, modes: &[Mode]) -> Vec<Mode> {
     }
 }
 
-/// Runs a command natively and then in each mode, and fails naming the modes in which the outcome is
-/// another one. `also` is preloaded in all of them.
+/// Runs a command natively and then in each mode. Fails with the names of the modes whose outcome differs. `also` is
+/// preloaded in all modes.
 pub fn compare(case: &str, modes: &[Mode], also: Option<&Path>, make: impl Fn() -> Command) {
     let run = |preloaded: String, variables| {
         let mut command = make();

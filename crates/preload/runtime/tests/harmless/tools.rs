@@ -1,4 +1,4 @@
-//! Programs and tools of others: shells under limits, debuggers, sanitizers, preloaded libraries.
+//! Other programs and tools: shells under limits, debuggers, sanitizers, preloaded libraries.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::modes::{self, Mode, natively};
 use crate::outcome::{built, built_as, compare};
 use crate::programs;
 
-/// Whole command lines; `{program}` is a program of `programs/harmless`.
+/// Whole command lines; `{program}` stands for a program of `programs/harmless`.
 macro_rules! commands {
     ($($name:ident [$($mode:ident)*] $shell:literal;)*) => {
         $(#[test]
@@ -18,7 +18,7 @@ macro_rules! commands {
     };
 }
 
-/// Lines that a machine without one of their tools ends alike in all modes say nothing.
+/// Compares command lines. If a tool is missing, a line fails in the same way in all modes, which proves nothing.
 fn compare_lines(name: &str, modes: &[Mode], script: &str) {
     testkit::require!(programs::has("bash"), "no bash");
     let lines = || shell(&format!("set -eo pipefail; {script}"));
@@ -53,12 +53,12 @@ except OSError as error: print(error)
         "seq 200000 | sort -R --random-source=/bin/bash -S 20M | gzip -c | gunzip -c | sha1sum";
 }
 
-/// What stands in the way of a tool, if it does not work here without the library.
+/// Returns whether a tool works here without the library.
 fn works(mut command: Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// libfaketime and others replace `clock_gettime` by one that allocates.
+/// libfaketime and similar libraries replace `clock_gettime` by a function that allocates.
 #[test]
 fn a_preloaded_clock_that_allocates() {
     let clock = built_as("clock", "clock.so", &["-shared", "-fPIC"]);
@@ -71,14 +71,14 @@ fn a_preloaded_clock_that_allocates() {
     );
 }
 
-/// Programs with a sanitizer's allocator are left alone.
+/// The library leaves programs with a sanitizer's allocator alone.
 #[test]
 fn a_program_with_the_thread_sanitizer() {
     sanitized("sanitized-threads", &["-fsanitize=thread", "-O1"]);
 }
 
-/// Linked statically: the dynamic one refuses any library that is loaded before it, so that only the
-/// launcher can step aside.
+/// Linked statically, because the dynamic sanitizer library refuses to run if another library is loaded first; only the
+/// launcher could leave such a program alone.
 #[test]
 fn a_program_with_the_address_sanitizer() {
     sanitized("sanitized-addresses", &["-fsanitize=address", "-static-libasan", "-O1"]);
@@ -99,7 +99,7 @@ fn sanitized(name: &'static str, flags: &[&str]) {
     compare(name, &[Mode::T, Mode::P, Mode::H, Mode::S], None, || natively(&program));
 }
 
-/// Its threads' stacks must be executable, too.
+/// The stacks of this program's threads must be executable, too.
 #[test]
 fn a_program_with_executable_stacks() {
     let flags = ["-O1", "-pthread", "-z", "execstack"];
@@ -124,7 +124,7 @@ fn a_program_under_valgrind() {
     });
 }
 
-/// A debugger passes a string to a function: it allocates it in the program, by calling malloc.
+/// To pass a string to a function, a debugger allocates memory in the program, by calling malloc.
 #[test]
 fn a_debugger_calls_functions() {
     testkit::require!(programs::has("gdb"), "no gdb");
@@ -132,7 +132,7 @@ fn a_debugger_calls_functions() {
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
     let debugger = || {
-        // The shell between them keeps the library out of gdb itself.
+        // The shell between test and gdb keeps the library out of gdb itself.
         let script = "preload=$LD_PRELOAD; unset LD_PRELOAD; gdb -batch -nx \
             -ex 'set startup-with-shell off' -ex 'set confirm off' \
             ${preload:+-ex \"set environment LD_PRELOAD $preload\"} \
@@ -146,7 +146,7 @@ fn a_debugger_calls_functions() {
     compare("a_debugger_calls_functions", &[Mode::T, Mode::P, Mode::H, Mode::S], None, debugger);
 }
 
-/// The kernel's merging of equal pages, with its daemon at work for as long as these take.
+/// The kernel merges equal pages, and its daemon ksmd runs as long as these programs do.
 fn merged(case: &str) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -166,7 +166,7 @@ fn equal_pages_are_merged_by_prctl() {
     merged("merged_by_prctl");
 }
 
-/// ksmd with its settings as they were; put back when this goes, under the machine's lock.
+/// Settings of ksmd, restored on drop, under the machine's lock.
 struct Daemon(Vec<(PathBuf, String)>);
 
 impl Daemon {

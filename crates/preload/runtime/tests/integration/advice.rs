@@ -1,5 +1,6 @@
-//! What superpages there are to be is decided by `advisor`: who gives the kernel advice about them, populates or discards
-//! memory, or maps pages of the pool is on a list, with the reason. A new place fails this test until it is on it.
+//! `advisor` decides about superpages. Code that gives the kernel advice about them, populates or discards memory, or
+//! maps pages of the pool is on a list, with the reason. New code of this kind fails this test until it is added to the
+//! list.
 //!
 //! Pure tier: reads the sources.
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The calls and constants that make superpages, or take them.
+/// Calls and constants that make superpages, or take memory away from them.
 const WORDS: [&str; 17] = [
     "MADV_HUGEPAGE",
     "MADV_NOHUGEPAGE",
@@ -28,7 +29,7 @@ const WORDS: [&str; 17] = [
     "hugetlb_flags(",
 ];
 
-/// Each file with the words that it may have, and why it need not ask for them.
+/// Each file with the words that it may contain, and why that code need not ask the advisor.
 #[rustfmt::skip]
 const MAY: [(&str, &[&str], &str); 25] = [
     ("raw.rs", &["SYS_madvise", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE"], "the calls themselves"),
@@ -76,7 +77,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The words of a source's code, without comments and imports.
+/// Returns the listed words that a source's code contains, ignoring comments and imports.
 fn words(text: &str) -> Vec<&'static str> {
     let code = text.lines().map(str::trim_start);
     let code = code.filter(|line| !line.starts_with("//") && !line.starts_with("use "));
@@ -85,7 +86,7 @@ fn words(text: &str) -> Vec<&'static str> {
     WORDS.iter().filter(has).copied().collect()
 }
 
-/// Whether a line has a word, and not only as a part of another.
+/// Returns whether a line contains a word that is not part of a longer one.
 fn is_in(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

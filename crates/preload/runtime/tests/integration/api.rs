@@ -1,7 +1,7 @@
-//! The functions of superpage.h inside a real process: this test starts itself again with the
-//! library preloaded, so that each case has a process to lose, an environment and a pool of its own.
+//! The functions of superpage.h in a real process. This test starts itself again with the library preloaded, so that
+//! each case has its own process, environment and pool.
 //!
-//! Kernel tier and privileged tier: pools are grown by a few pages and put back.
+//! Kernel tier and privileged tier: pools are grown by a few pages and restored.
 
 use crate::api_calls;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn number(file: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// Runs `work` with a pool of exactly `pages` free superpages; puts everything back.
+/// Runs `work` with a pool of exactly `pages` free superpages, and restores the pool afterwards.
 fn with_pool(pages: u64, work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     let has_pool = std::path::Path::new(POOL).exists();
@@ -34,7 +34,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     if got == pages {
         work();
         let left = number("free_hugepages") - number("resv_hugepages");
-        // What was in use elsewhere may have been freed meanwhile.
+        // Superpages in use elsewhere may have been freed meanwhile.
         assert!(left >= pages, "superpages leaked: {left} of {pages} are free");
     } else {
         testkit::skipped!("this machine has no {pages} free superpages");
@@ -189,7 +189,7 @@ fn child_all_of_the_pool() {
     library.free_huge_pages(all);
     assert!(!is_mapped(all));
 
-    // A length that is no whole number of superpages is rounded up.
+    // A length that is not a whole number of superpages is rounded up.
     let some = library.get_huge_pages(SUPERPAGE + 1, 1).expect("two superpages");
     write_all(some, 2 * SUPERPAGE);
     library.free_huge_pages(some);
@@ -240,7 +240,7 @@ fn child_bad_requests() {
         assert!(!library.reason_text(reason).is_empty());
     }
     assert_eq!(library.reason_text(19), library.reason_text(12), "unknown");
-    // Node 0 there always is.
+    // Every machine has node 0.
     let memory = library.map(1, 0, api_calls::NODE_STRICT, 0).expect("on node 0");
     assert_eq!(library.coverage(memory, SUPERPAGE), SUPERPAGE as isize, "taken at once");
     assert_eq!(library.node(memory), 0);
@@ -259,7 +259,7 @@ fn child_foreign() {
     write_all(foreign, SUPERPAGE);
     library.free_huge_pages(0);
 
-    // The kernel joins neighbours to one mapping; freeing one must leave the other.
+    // The kernel merges neighbours into one mapping; freeing one must leave the other.
     let first = library.get_huge_pages(SUPERPAGE, 1).expect("a superpage");
     let second = library.get_huge_pages(SUPERPAGE, 1).expect("a superpage");
     write_all(first, SUPERPAGE);
@@ -270,7 +270,7 @@ fn child_foreign() {
     assert!(!is_mapped(low) && is_mapped(high));
     write_all(high, SUPERPAGE);
 
-    // Freed twice, with somebody else's mapping there by now.
+    // The memory is freed a second time, when another mapping lies there.
     let again = map_at(low, SUPERPAGE);
     library.free_huge_pages(low);
     write_all(again, SUPERPAGE);
@@ -282,7 +282,7 @@ fn child_foreign() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         library.free_huge_pages(shared);
-        // SAFETY: ends the child.
+        // SAFETY: the call ends the child.
         unsafe { libc::_exit(i32::from(is_mapped(shared))) };
     }
     let mut status = 0;
@@ -324,7 +324,7 @@ fn child_rounds() {
             scope.spawn(move || (0..1000).for_each(|turn| round(turn + thread)));
         }
     });
-    // More regions at once than one chunk of the table holds.
+    // More regions at once than fit in one chunk of the table.
     let many: Vec<usize> =
         (0..2500).map(|_| library.map(1, 0, api_calls::OR_BASE, -1).expect("base pages")).collect();
     for memory in many.iter().rev() {
@@ -344,8 +344,8 @@ fn child_race() {
                 library.free_huge_pages(memory);
                 rounds += 1;
             }
-            // The counters are read after the refusal, when the other may have freed again: so the
-            // reason may be another.
+            // The counters are read after the refusal. Another process may have freed pages by then, so the reason may
+            // differ.
             None => assert_eq!(errno(), libc::ENOMEM),
         }
     }
@@ -386,9 +386,9 @@ fn child_colours() {
         library.free_region(region);
         assert!(!is_mapped(region));
     }
-    // Not even base pages: no wild pointer.
+    // If there are not even base pages, the result is null, not a wild pointer.
     let limit = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a live structure; this process alone is limited.
+    // SAFETY: a live structure; the limit applies to this process only.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
     for flags in [api_calls::DEFAULT, api_calls::FALLBACK, api_calls::STRICT | api_calls::COLOR] {
         assert_eq!(library.get_region(1 << 20, flags), None);
@@ -439,7 +439,7 @@ fn child_in_a_group_with_segments() {
     }
 }
 
-/// A cgroup with a limit on 2 MiB pages; removed, and the controller unmounted, when dropped.
+/// A cgroup with a limit on 2 MiB pages. On drop it is removed, and the controller is unmounted.
 struct LimitedGroup(PathBuf, bool);
 
 impl LimitedGroup {
@@ -479,6 +479,6 @@ fn errno() -> i32 {
 }
 
 fn set_errno(value: i32) {
-    // SAFETY: this thread's own.
+    // SAFETY: this thread owns the memory.
     unsafe { *libc::__errno_location() = value };
 }

@@ -1,5 +1,5 @@
-//! What superpage.h answers about this machine: sizes, the environment, mounts. As in api.rs, each case is
-//! a process of its own.
+//! What superpage.h reports about this machine: sizes, the environment, mounts. As in api.rs, each case is a process of
+//! its own.
 //!
 //! Privileged tier: mounts are made in a mount namespace of their own.
 
@@ -14,7 +14,7 @@ const POOLS: &str = "/sys/kernel/mm/hugepages";
 
 #[test]
 fn sizes_and_the_environment_agree_with_the_kernel() {
-    // The library looks whether the size is one of this machine's.
+    // The library checks whether this machine has the size.
     let has_pool = Path::new(POOLS).join("hugepages-2048kB").exists();
     testkit::require!(has_pool, "no 2 MiB pages on this machine");
     let with = |size: &str| {
@@ -96,7 +96,7 @@ fn child_mounts() {
     assert_eq!(block_size(fd), SUPERPAGE as i64);
     assert_eq!(library.unlinked_fd_for_size(12345), -1);
 
-    // A line of 3000 bytes before it, a slash in its source, blanks and a backslash in its path.
+    // A mount that follows a line of 3000 bytes, with a slash in its source, and blanks and a backslash in its path.
     let source = "x".repeat(3000);
     assert!(run("mount", &["-t", "tmpfs", &source, long.to_str().expect("UTF-8")]));
     let place = dir.to_str().expect("UTF-8");
@@ -116,14 +116,14 @@ fn child_mounts() {
 
     assert!(run("umount", &[place]));
     assert_eq!(library.find_path(), None, "a mount that went away");
-    // SAFETY: an address that was handed out stays readable.
+    // SAFETY: memory at an address that was handed out stays readable.
     let kept = unsafe { CStr::from_ptr(first) };
     assert_eq!(kept.to_str().expect("UTF-8"), place);
     assert!(run("umount", &[long.to_str().expect("UTF-8")]));
 }
 
 fn run(program: &str, arguments: &[&str]) -> bool {
-    // Without the library: what is tested is this process.
+    // Runs the command without the library, because only this process is tested.
     let mut command = Command::new(program);
     command.args(arguments).env_remove("LD_PRELOAD").status().is_ok_and(|status| status.success())
 }

@@ -1,7 +1,7 @@
-//! Large files that unmodified programs map to read them.
+//! Large files that unmodified programs map for reading.
 //!
-//! Kernel tier: needs THP, and a file system with large folios where the tests' files are.
-//! `programs/files.c` prints what its mappings are, and all results of calls about them.
+//! Kernel tier: needs THP, and large folios in the file system of the tests' files. `programs/files.c` prints the state
+//! of its mappings, and the results of all its calls on them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn program() -> &'static PathBuf {
     BUILT.get_or_init(|| build("files.c", "files", "cc", &["-O1"]))
 }
 
-/// A file of numbers below a directory, in another place for each test.
+/// Creates a file of numbers below a directory, for each test in another place.
 fn file(directory: &Path, name: &str) -> tempfile::TempPath {
     let named = tempfile::Builder::new().prefix(name).tempfile_in(directory).expect("a file");
     let mut word = 1u64;
@@ -26,7 +26,7 @@ fn file(directory: &Path, name: &str) -> tempfile::TempPath {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         word.to_ne_bytes()
     };
-    // In small pieces, so that it is cached in small pages.
+    // Writes small pieces, so that the file is cached in small pages.
     for _ in 0..BYTES >> 14 {
         let piece: Vec<u8> = (0..1 << 11).flat_map(|_| next()).collect();
         named.as_file().write_all(&piece).expect("it is written");
@@ -39,7 +39,7 @@ fn on_disk(name: &str) -> tempfile::TempPath {
     file(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
 }
 
-/// What the program prints about the file natively, and what under the library and its report.
+/// Runs the program natively, and returns what it prints about the file.
 fn native(path: &Path, words: &[&str]) -> String {
     let mut command = Command::new(program());
     command.arg(path).args(words);
@@ -54,7 +54,7 @@ fn under_library(memory: &str, path: &Path, words: &[&str]) -> (String, Report) 
     command.env("SUPERPAGE_REPORT", format!("json:{}", report.display()));
     let text = run(command);
     let report = std::fs::read_to_string(report).expect("a report");
-    // A forked child reports first.
+    // A forked child prints its report first.
     (text, Report(report.lines().last().expect("a line").to_string()))
 }
 
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// What is not on superpages of the file is counted, with the reason.
+/// Checks that file memory without superpages is counted, with the reason.
 fn is_as_counted(text: &str, report: &Report) {
     let (advised, fell) = (report.files("advised_bytes"), report.files("fell_back_bytes"));
     let small = report.files("small_bytes");
@@ -103,7 +103,7 @@ fn a_file_that_is_not_cached_is_read_in_superpages() {
                 number(&text, "huge_kib") > 0,
                 "no large folios on the tests' file system"
             );
-            // Others may take the machine's free superpages at that moment.
+            // Others may be using the machine's free superpages at that moment.
             println!(
                 "{words:?}: {} of {} KiB, {} without",
                 number(&text, "huge_kib"),
@@ -147,7 +147,7 @@ fn a_private_copy_is_made_only_when_asked() {
     let small = (BYTES as u64 >> 10) - number(&expected, "huge_kib");
     testkit::require!(small > 0, "it is cached in superpages as it is written");
     testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
-    // Others may take the machine's free superpages at that moment.
+    // Others may be using the machine's free superpages at that moment.
     let mut runs = (0..3).map(|_| under_library("files=copy", &path, &["0", "order"]));
     let is_copied = |(text, _): &(String, Report)| number(text, "copied_kib") > 0;
     let (text, report) = runs.find(is_copied).expect("a copy in one of three runs");
@@ -157,12 +157,12 @@ fn a_private_copy_is_made_only_when_asked() {
     assert_eq!(report.times("copied"), 1, "{}", report.0);
     let on = copied + number(&text, "huge_kib");
     assert_eq!(report.files("advised_bytes"), on << 10, "{text}{}", report.0);
-    // What is discarded is the file's again.
+    // Discarded pages have the file's contents again.
     let expected = native(&path, &["0", "order", "discards"]);
     let mut runs = (0..3).map(|_| under_library("files=copy", &path, &["0", "order", "discards"]));
     let (text, _) = runs.find(is_copied).expect("a copy in one of three runs");
     assert_eq!(number(&text, "results"), number(&expected, "results"));
-    // Of a shared mapping a copy would not show what others write.
+    // Shared mappings are not copied, because a copy would not show writes of others.
     let (text, report) = under_library("files=copy", &path, &["0", "order", "shared"]);
     assert_eq!((number(&text, "copied_kib"), report.times("copied")), (0, 0));
 }
@@ -178,9 +178,9 @@ fn every_call_has_the_result_that_it_has_without() {
             ["0", "calls", "cold", "shared"],
             ["4096", "calls", "populate", "shared"],
         ] {
-            // Each run cuts the file.
+            // Each run truncates its file.
             let (one, other) = (on_disk("files-one"), on_disk("files-two"));
-            // A copy is not cut.
+            // Truncating the file does not affect a copy.
             if memory == "files=copy" && !words.contains(&"cold") {
                 continue;
             }
@@ -221,6 +221,6 @@ fn a_file_on_tmpfs_is_collapsed_where_it_is() {
         assert_eq!(number(&text, it), number(&expected, it), "{it}");
     }
     is_as_counted(&text, &report);
-    // The kernel puts the mapping of a file on tmpfs anywhere.
+    // The kernel maps files on tmpfs at any address.
     assert!(number(&text, "huge_kib") > 0, "{text}{}", report.0);
 }

@@ -1,7 +1,7 @@
-//! What a forked child, and its parent, find in memory on the pool's pages; and that forks end whatever
-//! other threads are at (`programs/forks.c`).
+//! Contents of pool memory in a forked child and its parent after a fork; and forks end whatever other threads do
+//! (`programs/forks.c`).
 //!
-//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the tests set the pool's limit, so they need root and hold the machine's lock.
 
 use crate::programs;
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::*;
 
-/// `programs/forks.c`, which checks itself.
+/// Runs `programs/forks.c`, which checks itself.
 fn forks(pages: &str, memory: &str, variables: &[(&str, &str)]) {
     static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
     let build = || programs::build("forks.c", "forks", "cc", &["-O1", "-pthread"]);
@@ -40,7 +40,7 @@ mod exclusive {
         let Some(pool) = Pool::of(20) else {
             return testkit::skipped!("{NEEDS_POOL}");
         };
-        // More than enough, enough for the parent, and too few for it.
+        // The pool has more than enough pages, enough for the parent, or too few for it.
         for pages in [20, 40, 300].into_iter().take(testkit::cases(10).min(3)) {
             testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
             forks("hugetlb", "mmap", &[]);
@@ -51,7 +51,7 @@ mod exclusive {
 
     #[test]
     fn a_forked_child_needs_no_page_of_the_pool() {
-        // Exactly what the parent maps: 24 pages, and 4 for its heap.
+        // The pool has exactly the pages that the parent maps: 24, and 4 for its heap.
         let Some(pool) = Pool::of(28) else {
             return testkit::skipped!("{NEEDS_POOL}");
         };
@@ -92,7 +92,7 @@ mod exclusive {
 fn child_forks() {
     let length = 48 * MIB;
     let start = map(length);
-    // The last superpages stay untouched.
+    // The last superpages are not touched.
     let touched = 40 * MIB;
     fill(start, touched, 4);
     let shared = map_as(2 * MIB, libc::MAP_SHARED);
@@ -142,7 +142,7 @@ fn child_reads_while_forking() {
     let length = 64 * MIB;
     let start = map(length) as usize;
     fill(start as *mut u8, length, 1);
-    // SAFETY: numbers only; this process has no use for its privileges any more.
+    // SAFETY: only numbers; this process does not need its privileges any more.
     assert_eq!(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) }, 0);
     let stop = Stop(AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -169,7 +169,7 @@ fn child_reads_while_forking() {
     });
 }
 
-/// Whether `length` bytes from `offset` hold the pattern that `fill(start, .., 1)` left.
+/// Returns whether `length` bytes from `offset` hold the pattern that `fill(start, .., 1)` left.
 fn holds_part(start: usize, offset: usize, length: usize) -> bool {
     holds(start as *const u8, offset, offset + length, 1)
 }
@@ -177,14 +177,14 @@ fn holds_part(start: usize, offset: usize, length: usize) -> bool {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_forks_with_files() {
-    // Past the part of the heap that stays on base pages.
+    // Allocates more than the part of the heap that stays on base pages.
     let _heap: Vec<Vec<u8>> = (0..600).map(|_| vec![1u8; 20_000]).collect();
     // SAFETY: C's own functions, used within their contracts; the files stay open.
     unsafe {
         let files: Vec<_> =
             (0..8).map(|_| libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr())).collect();
         assert!(files.iter().all(|file| !file.is_null()));
-        // The name services keep a state of their own.
+        // libc's name services keep a state of their own.
         assert!(!libc::getpwnam(c"root".as_ptr()).is_null());
     }
     let read_only = map(2 * MIB);
@@ -199,7 +199,7 @@ fn child_forks_with_files() {
             }
         });
         stop.after(|| {
-            // Nobody else gets a page from now on.
+            // From now on the pool has no page left for anybody.
             std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), "0").expect("root");
             for round in 0..10 {
                 let status = in_child(|| {

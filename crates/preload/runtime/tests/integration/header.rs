@@ -16,13 +16,13 @@ fn header() -> String {
     text("../../../include/superpage.h")
 }
 
-/// A file of the repository, by its path from this package.
+/// Reads a file of the repository, by its path relative to this package.
 fn text(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every function name in a declaration: a word of the library's before a parenthesis.
+/// Returns every function name in a declaration: a name of the library before a parenthesis.
 fn declared(header: &str) -> BTreeSet<String> {
     let lines = header.lines().filter(|line| !line.trim_start().starts_with(['*', '/', '#']));
     let name = |line: &str| {
@@ -71,7 +71,7 @@ fn every_function_has_a_manual_page() {
         .expect("manual pages")
         .map(|page| std::fs::read_to_string(page.expect("an entry").path()).expect("readable"))
         .collect();
-    // For the compatible library only.
+    // Functions for libhugetlbfs.so.0 only.
     let internal = ["hugetlbfs_start", "hugetlbfs_shmget", "hugetlbfs_forget_default_size"];
     let internal = internal.into_iter().chain(["legacy_elfmap"]);
     let internal: Vec<String> = internal.map(|name| format!("superpage_{name}")).collect();

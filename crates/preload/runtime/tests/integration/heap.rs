@@ -1,4 +1,4 @@
-//! malloc and its relatives, as C programs use them: on ordinary memory, THP and the pool.
+//! malloc and its relatives, as C programs use them, on ordinary memory, THP and the pool.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use crate::common::*;
 
 const THP: Asked = Asked { pages: "thp", memory: "heap", fallback: "base", children: "base" };
 
-/// On THP, also prepared ahead, and with the heap left to glibc.
+/// Runs a test on THP, on THP with memory prepared ahead, and with the heap left to glibc.
 fn off_the_pool(test: &str) {
     assert!(succeeds(child(test, THP)), "{test} on THP");
     let mut ahead = child(test, Asked { memory: "heap,mmap", ..THP });
@@ -20,7 +20,7 @@ fn off_the_pool(test: &str) {
     assert!(succeeds(child(test, off)), "{test} with the heap left to glibc");
 }
 
-/// On a pool with too few pages, and on one with plenty.
+/// Runs a test on a pool with too few pages, and on a pool with plenty.
 fn on_the_pool(test: &str) {
     let Some(pool) = Pool::of(7) else {
         return testkit::skipped!("{NEEDS_POOL}");
@@ -85,7 +85,7 @@ mod exclusive {
         on_the_pool("heap::child_clears");
     }
 
-    /// What glibc discards of a mapping of the pool has no page to come back to where all pages are surplus.
+    /// If all pages of the pool are surplus, memory that glibc discards loses its pages, and a later touch finds none.
     #[test]
     fn what_is_trimmed_can_be_touched_again_when_the_pool_is_gone() {
         let Some(pool) = Pool::of(60) else {
@@ -160,7 +160,7 @@ fn child_contracts() {
         let empty = libc::malloc(0);
         assert!(!empty.is_null());
         libc::free(empty);
-        // Too large: an error, and what there was stays.
+        // A size that is too large gives an error, and the old block stays.
         let small = libc::malloc(100);
         small.cast::<u8>().write_bytes(7, 100);
         for size in [usize::MAX, isize::MAX as usize, 1 << 62] {
@@ -175,7 +175,7 @@ fn child_contracts() {
         assert!((0..100).all(|at| *small.cast::<u8>().add(at) == 7));
         assert!(libc::malloc_usable_size(small) >= 100);
         assert_eq!(libc::malloc_usable_size(std::ptr::null_mut()), 0);
-        // As glibc has it: nothing left, and freed.
+        // As in glibc, a size of 0 returns null and frees the block.
         assert!(libc::realloc(small, 0).is_null());
         let from_nothing = libc::realloc(std::ptr::null_mut(), 50);
         assert!(!from_nothing.is_null());
@@ -223,7 +223,7 @@ impl Numbers {
         self.0
     }
 
-    /// Mostly small, sometimes large.
+    /// Returns a size, mostly small, sometimes large.
     fn size(&mut self) -> usize {
         let magnitude = self.next() % 100;
         let largest = match magnitude {
@@ -237,13 +237,13 @@ impl Numbers {
     }
 }
 
-/// A block that knows what it should hold at both ends and in the middle.
+/// A block with known contents at both ends and in the middle.
 struct Block {
     memory: *mut u8,
     size: usize,
     mark: u8,
 }
-// SAFETY: plain memory, owned by whoever has the block.
+// SAFETY: plain memory, owned by the owner of the block.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -273,11 +273,11 @@ impl Block {
     }
 
     fn resize(&mut self, size: usize) {
-        // SAFETY: the block is replaced.
+        // SAFETY: the old block is not used again.
         let memory = unsafe { libc::realloc(self.memory.cast(), size) }.cast();
         let old = std::mem::replace(&mut self.memory, memory);
         assert!(!self.memory.is_null(), "{old:?} to {size} bytes");
-        // What both sizes have is kept.
+        // The contents are kept up to the smaller of both sizes.
         self.check(self.size.min(size).min(64));
         self.size = size;
         self.write();
@@ -289,7 +289,7 @@ impl Drop for Block {
         if !std::thread::panicking() {
             self.check(self.size);
         }
-        // SAFETY: ours, and used no more.
+        // SAFETY: this block's memory, not used again.
         unsafe { libc::free(self.memory.cast()) };
     }
 }
@@ -320,7 +320,7 @@ fn churn(seed: u64, rounds: usize, keep: usize) {
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_sizes() {
     churn(0x9e37_79b9, 20_000, 100);
-    // Every size near the edges between size classes and kinds of memory.
+    // All sizes near the boundaries between size classes and kinds of memory.
     for shift in 3..27 {
         for difference in [-9i64, -1, 0, 1, 9] {
             let size = (1i64 << shift) + difference;
@@ -341,7 +341,7 @@ fn child_threads() {
             scope.spawn(move || {
                 let mut numbers = Numbers(thread + 77);
                 for round in 0..3000 {
-                    // Freed by somebody else.
+                    // Another thread frees this block.
                     send.send(Block::new(numbers.size() / 8 + 1, round as u8)).expect("open");
                 }
                 churn(thread + 1, 3000, 40);
@@ -360,7 +360,7 @@ fn child_threads() {
             }
         }
     });
-    // Threads come and go, and what they leave behind is used by others.
+    // Threads come and go, and other threads use the blocks they leave.
     let mut left: Vec<Block> = Vec::new();
     for round in 0..200 {
         let made = std::thread::spawn(move || {
@@ -394,8 +394,7 @@ fn child_forks_amid_threads() {
             let kept: Vec<Block> = (1..500).map(|size| Block::new(size * 20, size as u8)).collect();
             for round in 0..60u64 {
                 let status = in_child(|| {
-                    // A child that hangs is killed.
-                    // SAFETY: a number.
+                    // A child that hangs is killed by the alarm. SAFETY: a number.
                     unsafe { libc::alarm(90) };
                     churn(round + 5, 200, 30);
                     kept.iter().for_each(|block| block.check(block.size));
@@ -407,8 +406,8 @@ fn child_forks_amid_threads() {
     });
 }
 
-/// By `pthread_create` alone: std's threads take a lock of std's when they start, which no fork waits for. In
-/// a child born while another thread held it, std's next thread hangs, with and without the library.
+/// Uses `pthread_create`, because a thread of std takes a lock of std when it starts, and no fork waits for that lock.
+/// In a child that was forked while another thread held it, std's next thread would hang, with and without the library.
 fn is_allocated_by_a_new_thread() -> bool {
     extern "C" fn allocate(_: *mut c_void) -> *mut c_void {
         // SAFETY: memory of that size, freed once.
@@ -422,7 +421,7 @@ fn is_allocated_by_a_new_thread() -> bool {
         }
     }
     let (mut thread, mut allocated) = (0, std::ptr::null_mut());
-    // SAFETY: live locals; the thread is joined before they go.
+    // SAFETY: live locals; the thread is joined before they are dropped.
     let joined = unsafe {
         libc::pthread_create(&raw mut thread, std::ptr::null(), allocate, std::ptr::null_mut()) == 0
             && libc::pthread_join(thread, &raw mut allocated) == 0
@@ -446,7 +445,7 @@ fn child_clears() {
             libc::free(memory.cast());
         }
         if size > 4 << 20 {
-            // SAFETY: gives back what it can, so that it is taken anew.
+            // SAFETY: returns free memory to the kernel, so that it is allocated anew.
             unsafe { libc::malloc_trim(0) };
         }
     }
@@ -461,13 +460,13 @@ fn child_gives_back() {
     assert!(at_most >= 140, "{at_most} pages");
     drop(large);
     drop(many);
-    // SAFETY: no pointers.
+    // SAFETY: no argument is a pointer.
     unsafe { libc::malloc_trim(0) };
     let left = read("nr_hugepages");
     assert!(left <= 12, "{left} of {at_most} pages");
 }
 
-/// Has the heap's free memory discarded by `discard`, takes what the pool has then, and uses the heap again.
+/// Discards free memory of the heap by `discard`, takes all remaining pages of the pool, and uses the heap again.
 fn uses_the_heap_again_after(discard: impl FnOnce()) {
     let mut objects: Vec<Option<Block>> =
         (0..3000).map(|_| Some(Block::new(16 << 10, 3))).collect();
@@ -490,7 +489,7 @@ fn uses_the_heap_again_after(discard: impl FnOnce()) {
 #[ignore = "run by the tests above, as another process"]
 fn child_trims() {
     uses_the_heap_again_after(|| {
-        // SAFETY: no pointers.
+        // SAFETY: no argument is a pointer.
         unsafe { libc::malloc_trim(0) };
     });
 }
@@ -499,7 +498,7 @@ fn child_trims() {
 #[ignore = "run by the tests above, as another process"]
 fn child_runs_out_and_goes_on() {
     uses_the_heap_again_after(|| {
-        // SAFETY: nothing is that large.
+        // SAFETY: no object is that large.
         let memory = black_box(unsafe { libc::malloc(black_box(1 << 60)) });
         assert!(memory.is_null());
     });

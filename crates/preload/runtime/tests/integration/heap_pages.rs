@@ -1,4 +1,4 @@
-//! On which pages glibc's heap comes to lie, and that nothing else about it changes.
+//! Which pages glibc's heap gets, and that the library changes nothing else about it.
 
 use crate::common::{self, NEEDS_FREE, NEEDS_POOL, Pool, has_free_superpages};
 use std::process::Command;
@@ -10,7 +10,7 @@ fn program() -> &'static std::path::Path {
     BUILT.get_or_init(|| build("heap.c", "heap-pages", "cc", &["-O1", "-pthread"]))
 }
 
-/// What it prints under the library.
+/// Returns what the program prints under the library.
 fn backed(pages: &str, fallback: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program());
     command.args(arguments).envs(under(pages, "heap", fallback)).env_remove("GLIBC_TUNABLES");
@@ -28,10 +28,10 @@ fn a_large_heap_of_small_objects_gets_superpages() {
     testkit::lock_machine!(shared);
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     testkit::require!(has_free_superpages(350), "{NEEDS_FREE}");
-    // Calls of mlockall that do not lock what is mapped later change nothing.
+    // Calls of mlockall that do not lock later mappings change nothing.
     for arguments in [["small", "300"], ["threads", "75"], ["locked", "300"]] {
-        // The first 4 MiB (32 of threads) are left to khugepaged, and one superpage here and there is lost: more of them
-        // where others take the machine's free ones at that moment.
+        // The first 4 MiB (32 MiB in arenas of threads) are left to khugepaged. Single superpages are lost, more if
+        // others use the machine's free ones at that moment.
         let runs: Vec<_> = (0..3).map(|_| backed("thp", "base", &arguments)).collect();
         let got = runs.iter().map(|text| number(text, "huge")).max().expect("three runs");
         assert!(got >= 180, "{arguments:?}: {runs:?}");
@@ -45,12 +45,13 @@ fn a_small_heap_takes_little_more() {
     for (size, has_none) in [("2", true), ("20", false)] {
         let (base, thp) = (natively(&["small", size]), backed("thp", "base", &["small", size]));
         assert!(number(&thp, "huge") == 0 || !has_none, "{thp}");
-        // The unused part of a superpage, and of the library's file.
+        // Allow for the unused part of a superpage, and for the library's file.
         assert!(number(&thp, "rss") <= number(&base, "rss") + 3, "{base}{thp}");
     }
 }
 
-/// Natively these have mappings of their own, which go back when they are freed: so they must have where an arena was grown ahead.
+/// Natively these objects have mappings of their own, which are unmapped when freed. They must have such mappings, too,
+/// if an arena was grown ahead.
 #[test]
 fn large_objects_are_not_cut_from_what_an_arena_has_ahead() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
@@ -105,15 +106,15 @@ mod exclusive {
             assert!(number(&text, "pool") >= least, "{arguments:?}: {text}");
             assert!(pool.is_empty(), "{arguments:?}");
         }
-        // Of objects nearly as large as what an arena is grown ahead by, a part lies behind that.
-        // The first 16 MiB have mappings of their own.
+        // An arena is grown ahead by some MiB, so for objects of about that size a part is outside. The first 16 MiB of
+        // objects have mappings of their own.
         for (kib, least) in [("200", 130), ("512", 130), ("1024", 130), ("4096", 130), ("7000", 80)]
         {
             let text = backed("hugetlb:2097152", "base", &["pieces", "160", kib]);
             assert!(number(&text, "pool") >= least, "{kib}: {text}");
             assert!(pool.is_empty(), "{kib}");
         }
-        // Too few pages: what there are is used, and the rest is ordinary memory.
+        // With too few pages, all available pages are used, and the rest is ordinary memory.
         testkit::require!(pool.allow(20), "{NEEDS_POOL}");
         for arguments in [["small", "100"], ["grow", "100"], ["aligned", "20"]] {
             let text = backed("hugetlb:2097152", "base", &arguments);
@@ -130,7 +131,7 @@ mod exclusive {
         };
         let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
         assert_eq!(number(&text, "moved"), 0, "{text}");
-        // Touched as far as asked for, with the header, and a sixteenth more is reserved.
+        // The requested size is touched, with the header, and a sixteenth more is reserved.
         let reserved = 120 * 17 / 16 + 4;
         for (what, most) in [("pool", 122), ("usable", reserved), ("mapped", reserved)] {
             assert!((120..=most).contains(&number(&text, what)), "{text}");
@@ -160,14 +161,14 @@ fn a_growing_object_is_not_copied() {
     backed("thp", "base", &["aligned", "20"]);
 }
 
-/// glibc moves its thresholds as a program runs, and stops once one of them is set.
+/// glibc adjusts its thresholds while a program runs, but no longer once one of them was set.
 #[test]
 fn objects_get_mappings_of_their_own_where_they_would_have() {
     testkit::require!(has("cc"), "needs a C compiler");
     for what in ["thresholds", "chosen"] {
         assert_eq!(backed("thp", "base", &[what]), natively(&[what]), "{what}");
     }
-    // A threshold from the environment is a choice as well.
+    // A threshold from the environment counts as set, too.
     let chosen = ("MALLOC_MMAP_THRESHOLD_", "2000000");
     let text = |variables: &[(&'static str, String)]| {
         let mut command = Command::new(program());

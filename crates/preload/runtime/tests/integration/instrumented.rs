@@ -1,4 +1,4 @@
-//! Programs with a sanitizer, or under valgrind: they do what they do without the library.
+//! Programs with a sanitizer, or under valgrind, behave as without the library.
 
 use crate::common;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::programs::*;
 
-/// Compilers, flags, and a name; static runtimes as well.
+/// Compilers and flags, with and without static runtimes.
 const BUILDS: [(&str, &str, &str); 10] = [
     ("gcc", "-fsanitize=address", ""),
     ("gcc", "-fsanitize=address", "-static-libasan"),
@@ -20,7 +20,7 @@ const BUILDS: [(&str, &str, &str); 10] = [
     ("clang", "-fsanitize=leak", ""),
 ];
 
-/// What it prints, how it ends, and whether it complains.
+/// Returns what the program prints, its exit code, and whether it prints errors.
 fn outcome(mut command: Command) -> (String, Option<i32>, bool) {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -33,7 +33,7 @@ fn asked() -> Vec<(&'static str, String)> {
     variables
 }
 
-/// The program as it is; under the library; and under the library by way of a shell.
+/// Returns commands for the program without the library, under the library, and under the library started by a shell.
 fn ways(program: &Path, arguments: &[&str]) -> [Command; 3] {
     let direct = |program: &Path| {
         let mut command = Command::new(program);
@@ -66,7 +66,8 @@ fn built(compiler: &str, sanitizer: &str, more: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_program_with_a_sanitizer_runs_as_without_the_library() {
-    // A source that no compiler takes is not what stands in a sanitizer's way.
+    // Check that each compiler accepts the source: otherwise the test would take a broken source for a missing
+    // sanitizer.
     for compiler in ["gcc", "clang"].into_iter().filter(|compiler| has(compiler)) {
         build("instrumented.c", &format!("instrumented-{compiler}"), compiler, &["-O1"]);
     }
@@ -118,8 +119,8 @@ fn valgrind_reports_what_it_reports_without_the_library() {
     }
 }
 
-/// gdb calls `malloc` in a program by the type that debug information gives it, and where there is none as
-/// C's. A type that is not C's makes every call with a string fail.
+/// To call `malloc` in a program, gdb uses the type in the debug information; without debug information it assumes C's
+/// type. With a type other than C's, every call with a string fails.
 #[test]
 fn a_debugger_takes_the_exported_functions_for_those_of_c() {
     testkit::require!(has("gdb"), "no gdb");

@@ -1,11 +1,11 @@
-//! No two parts of the library use each other, not even by way of others: `src/NAME.rs` and the folders of `src` are
-//! layers. Pure tier: reads the sources.
+//! No two parts of the library use each other, directly or through other parts: `src/NAME.rs` and the folders of `src`
+//! form layers. Pure tier: reads the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The code of a part: a file, or all files of a folder.
+/// Returns the code of a part: a file, or all files of a folder.
 fn code(path: &Path) -> String {
     if path.is_dir() {
         let entries = fs::read_dir(path).expect("a directory of sources");
@@ -16,7 +16,7 @@ fn code(path: &Path) -> String {
     lines.flat_map(|line| [line.trim(), "\n"]).collect()
 }
 
-/// The parts that code names: `crate::a::b`, `use crate::{a, b::c};`.
+/// Returns the parts that code names: `crate::a::b`, `use crate::{a, b::c};`.
 fn used(code: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name = |text: &str| text.chars().take_while(|c| is_name(*c)).collect::<String>();
@@ -50,7 +50,7 @@ fn no_part_uses_one_that_uses_it() {
     }
     parts.remove("lib");
     assert!(parts["start"].contains("order") && parts["prepare"].contains("executor"), "{parts:?}");
-    // What uses nothing that is left is below all that is left.
+    // A part that uses none of the remaining parts is the lowest of them.
     while !parts.is_empty() {
         let is_lowest = |(name, used): &(&String, &BTreeSet<String>)| {
             used.iter().all(|other| other == *name || !parts.contains_key(other))

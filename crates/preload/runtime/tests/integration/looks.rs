@@ -1,6 +1,6 @@
-//! What a process under the library tells of its own memory: this test reads the records that a child of it wrote.
+//! What a process under the library reports about its own memory. This test reads the records that a child wrote.
 //!
-//! Kernel tier: looks need PAGEMAP_SCAN (Linux 6.7). Whether the memory came to lie on superpages is not asked here.
+//! Kernel tier: looks need PAGEMAP_SCAN (Linux 6.7). The test does not check whether memory is on superpages.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -14,9 +14,9 @@ use crate::common::{Asked, MIB, child};
 const THP: Asked = Asked { pages: "thp", memory: "heap,mmap", fallback: "base", children: "base" };
 const HELD: u64 = 64 * MIB as u64;
 
-/// Whether this kernel reads page tables for a process: what the library uses.
+/// Returns whether this kernel has the call by which the library reads page tables.
 fn can_look() -> bool {
-    // `_IOWR('f', 16, struct pm_scan_arg)` of no addresses (`include/uapi/linux/fs.h`).
+    // `_IOWR('f', 16, struct pm_scan_arg)` with an empty address range (`include/uapi/linux/fs.h`).
     let mut argument = [0u64; 12];
     argument[0] = size_of_val(&argument) as u64;
     let Ok(file) = File::open("/proc/self/pagemap") else { return false };
@@ -26,8 +26,8 @@ fn can_look() -> bool {
 
 const NEEDS_SCAN: &str = "this kernel has no PAGEMAP_SCAN";
 
-/// Runs one of the children below beside counters that want looks or not; its complete records, and whether it ended as it
-/// was to.
+/// Runs one of the children below with counters that request looks or do not. Checks how the child ended, and returns
+/// its complete records.
 fn records(test: &str, wants: bool, ends_with: i32) -> Vec<[u64; FIELDS]> {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     std::io::Write::write_all(&mut file, &abi::empty()).expect("space for counters");
@@ -97,14 +97,14 @@ fn without_a_command_that_wants_it_no_memory_is_read() {
     assert!(of(last, Field::HighWater) >= HELD, "{records:?}");
 }
 
-/// Touches memory, and goes on until a look is affordable.
+/// Touches memory, and waits until a look is within the budget.
 fn touch(memory: *mut u8) {
     for at in (0..HELD as usize).step_by(4096) {
-        // SAFETY: memory of that size, which is ours.
+        // SAFETY: memory of that size, which the caller owns.
         unsafe { memory.add(at).write_volatile(1) };
     }
     let cpu = || {
-        // SAFETY: a place for the answer, all of which may be zero.
+        // SAFETY: a place for the answer; all zeros is a valid value.
         unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -130,7 +130,7 @@ fn map() -> *mut u8 {
 #[ignore = "run by the tests above, as another process"]
 fn child_exits() {
     map();
-    // SAFETY: handlers of the C library's and ours.
+    // SAFETY: handlers of the C library and of this test.
     unsafe { libc::exit(3) };
 }
 
@@ -138,7 +138,7 @@ fn child_exits() {
 #[ignore = "run by the tests above, as another process"]
 fn child_ends_at_once() {
     map();
-    // SAFETY: nothing is left to be done.
+    // SAFETY: no destructor has to run.
     unsafe { libc::_exit(4) };
 }
 

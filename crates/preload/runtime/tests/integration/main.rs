@@ -1,9 +1,9 @@
-//! The library inside real processes, in one executable: most tests start it again with the library preloaded, or
+//! The library inside real processes, in one test program: most tests start it again with the library preloaded, or
 //! build and start a C program of `tests/programs`.
 //!
-//! Executables of their own: `units` (unit tests of the library's parts, built into it at the root), `lock` (its locks, the
-//! same), `contiguity` (fragments the machine's memory while it runs, which others would see), `harmless` (the long
-//! comparison, started by itself).
+//! Other test programs: `units` (unit tests of the library's parts, which are compiled into it), `lock` (the library's
+//! locks, likewise), `contiguity` (fragments the machine's memory, which would disturb other tests), `harmless` (the
+//! long comparison, started separately).
 
 #[path = "../api_calls/mod.rs"]
 mod api_calls;

@@ -1,5 +1,5 @@
-//! Objects of 128 KiB to some MiB, which malloc gives mappings of their own: on which pages they come to lie, what they
-//! cost, and that nothing else about them changes.
+//! Objects of 128 KiB to some MiB, which malloc maps separately: on which pages they are, what they cost, and that the
+//! library changes nothing else about them.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,22 +23,22 @@ fn command(is_backed: bool, arguments: &[&str]) -> Command {
     command
 }
 
-/// What it prints natively and under the library.
+/// Returns what the program prints natively and under the library.
 fn both(arguments: &[&str]) -> [String; 2] {
     [false, true].map(|is_backed| run(command(is_backed, arguments)))
 }
 
-/// What follows a word of the output.
+/// Returns the output after a word.
 fn after<'a>(text: &'a str, word: &str) -> &'a str {
     text.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {text:?}")).1
 }
 
-/// Lines about what malloc says of itself.
+/// Returns the lines with malloc's own statistics.
 fn said(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("mappings")).collect()
 }
 
-/// Whether 256 MiB of THP are there to be had.
+/// Returns whether 256 MiB of THP are available.
 fn has_superpages() -> bool {
     has("cc") && has_thp() && has_free_superpages(256)
 }
@@ -58,7 +58,7 @@ fn most_of_many_objects_lie_on_superpages() {
         let text = run(command(true, &["kept", count, size]));
         let (rss, huge) = (number(&text, "rss"), number(&text, "huge"));
         assert!(huge * 100 >= rss * least, "{count} of {size}: {text}");
-        // Freed in order it goes back.
+        // Objects that are freed in order are returned to the kernel.
         assert!(number(after(&text, "freed"), "rss") <= 12 << 10, "{text}");
     }
 }
@@ -102,7 +102,7 @@ fn a_few_objects_cost_little_more() {
     }
 }
 
-/// The command, as a member of a group.
+/// Returns the command, run as a member of a control group.
 fn joined(group: &ControlGroup, inner: &Command) -> Command {
     let mut shell = Command::new("sh");
     group.join(&mut shell).arg("env");
@@ -170,7 +170,7 @@ fn malloc_says_of_them_what_it_said() {
         let is_rounded = arguments == ["resized", "8", "20000000"];
         let [native, backed] = [&native, &backed].map(|text| said(text));
         assert!(!native.is_empty(), "{arguments:?}");
-        // Large objects grow by whole superpages, until they are freed.
+        // Large objects grow by whole superpages, so `rounded` figures may differ until they are freed.
         let skipped = usize::from(is_rounded);
         assert_eq!(backed[skipped..], native[skipped..], "{arguments:?}");
     }
@@ -182,7 +182,7 @@ fn locked_memory_is_what_it_was() {
     let [native, backed] = both(&["locked", "40", "1048576"]);
     for (native, backed) in native.lines().zip(backed.lines()) {
         let (native, backed) = (number(native, "locked"), number(backed, "locked"));
-        // The last superpage is there as a whole; the library's own pages.
+        // Allow for the last superpage, which is mapped whole, and for the library's own pages.
         assert!(backed <= native + (6 << 10), "{native} {backed} KiB");
         assert!(backed >= native, "{native} {backed} KiB");
     }

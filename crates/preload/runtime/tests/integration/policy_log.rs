@@ -1,4 +1,4 @@
-//! The log of decisions of real programs, replayed: `advisor` gives the same actions again, all of them.
+//! The decision logs of real programs are replayed: `advisor` must give all the same actions again.
 //!
 //! Kernel tier: needs THP of 2 MiB. Privileged tier: needs a pool.
 
@@ -15,13 +15,13 @@ use advisor::{Advisor, Begin, Event, Facts, Kind, Record};
 const THP: Asked = Asked { pages: "thp", memory: "heap,mmap", fallback: "base", children: "base" };
 const LOG: &str = "SUPERPAGE_POLICY_LOG";
 
-/// What a process logged.
+/// The log of one process.
 struct Process {
     begin: Begin,
     records: Vec<Record>,
 }
 
-/// All processes of a log; one that becomes another program begins again.
+/// Returns all processes of a log. A process that executes another program begins again.
 fn read(path: &Path) -> Vec<Process> {
     let text = std::fs::read_to_string(path).expect("a log");
     let mut running: BTreeMap<u64, Process> = BTreeMap::new();
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Vec<Process> {
     ended
 }
 
-/// Decides all of it again, from the state the process began with; how many decisions that were.
+/// Repeats all decisions, from the state at the start of the process. Returns their number.
 fn replay(mut process: Process) -> usize {
     let Begin { seq, policy, .. } = process.begin;
     let (mut seq, mut policy) = (seq, policy);
@@ -63,7 +63,7 @@ fn replay(mut process: Process) -> usize {
     count
 }
 
-/// The actions of a log, and how many decisions were replayed.
+/// Returns the actions of a log, and the number of replayed decisions.
 fn replayed(path: &Path) -> (Vec<Action>, usize) {
     let processes = read(path);
     let actions = processes.iter().flat_map(|it| &it.records).map(|it| it.action).collect();
@@ -72,7 +72,7 @@ fn replayed(path: &Path) -> (Vec<Action>, usize) {
     (actions, count)
 }
 
-/// What is done of what was asked for, with its facts: an action and how it ended are one line of a log.
+/// Returns the successful actions with their facts: an action and its outcome are one line of a log.
 fn done(path: &Path) -> Vec<(Action, Facts)> {
     let records = read(path).into_iter().flat_map(|it| it.records);
     let done = records.filter_map(|record| match record.event {
@@ -82,7 +82,7 @@ fn done(path: &Path) -> Vec<(Action, Facts)> {
     done.collect()
 }
 
-/// The KiB that were advised, of memory that `is` meant.
+/// Returns the KiB of advised memory for which `is` holds.
 fn advised_kib(path: &Path, is: impl Fn(&Facts) -> bool) -> u64 {
     let bytes = |(action, facts): &(Action, Facts)| match action {
         Action::Advise { bytes, .. } if is(facts) => *bytes,
@@ -91,7 +91,7 @@ fn advised_kib(path: &Path, is: impl Fn(&Facts) -> bool) -> u64 {
     done(path).iter().map(bytes).sum::<u64>() >> 10
 }
 
-/// A C program's output and log under the library.
+/// Runs a C program under the library; returns its output and log.
 fn logged_program(
     source: &str,
     arguments: &[&str],
@@ -110,7 +110,7 @@ fn has(actions: &[Action], is: impl Fn(&Action) -> bool) -> bool {
     actions.iter().any(is)
 }
 
-/// A child of this test with a log of its own.
+/// Returns a child of this test with a log of its own.
 fn logged(test: &str) -> (Command, tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");
@@ -129,7 +129,7 @@ fn what_a_program_with_prepared_memory_did_is_decided_again() {
     let (actions, count) = replayed(&path);
     assert!(count >= 100, "{count}");
     assert!(has(&actions, |it| matches!(it, Action::Advise { .. } | Action::GiveUp)));
-    // What there is none of where superpages or the memory for them are not to be had.
+    // Without free superpages or memory, some of these actions do not occur.
     for (what, is_there) in [
         ("populated", has(&actions, |it| matches!(it, Action::Populate { .. }))),
         ("kept", has(&actions, |it| *it == Action::Keep)),
@@ -179,7 +179,7 @@ fn segments_lie_on_superpages_as_it_is_logged() {
         };
         let made = done(&path).iter().map(made).sum::<u64>() >> 10;
         assert!(0 < kib("data") && kib("text") + kib("data") <= made, "{made}: {report}");
-        // What lies beside it in the same mapping is counted, too.
+        // The rest of the same mapping is counted, too.
         let bss = advised_kib(&path, |facts| facts.kind == Kind::Bss);
         assert!(0 < kib("bss") && kib("bss") <= bss + made, "{bss} and {made}: {report}");
         assert!(replayed(&path).1 > 0);
@@ -192,7 +192,7 @@ fn stacks_are_advised_as_it_is_logged() {
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
     testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
-    // Others may take the machine's free superpages at that moment.
+    // Others may be using the machine's free superpages at that moment.
     let mut runs = (0..3).map(|_| logged_program("stacks.c", &["", "3", "20"], "stack=4194304"));
     let on_superpages = |run: &(String, _, _)| programs::number(&run.0, "main") > 0;
     let (report, _dir, path) = runs.find(on_superpages).expect("superpages in one of three runs");
@@ -273,7 +273,7 @@ fn touch(start: *mut u8, length: usize) {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_prepares() {
-    // So much memory that a tenth of it is worth keeping.
+    // Enough memory that a tenth of it is worth keeping.
     let ballast = map(400 * MIB);
     touch(ballast, 400 * MIB);
     for round in 0..24 {
@@ -282,7 +282,7 @@ fn child_prepares() {
         touch(start, length);
         unmap(start, length);
     }
-    // Nobody asks for what is kept.
+    // Requests that cannot be served from kept memory.
     for _ in 0..12 {
         let length = 34 * MIB;
         unmap(map(length), length);
@@ -307,7 +307,7 @@ fn child_of_threads() {
             unmap(start, length);
         }
     };
-    // Before the first child, whichever thread runs first.
+    // This comes before the first fork, whichever thread runs first.
     work(THREADS);
     std::thread::scope(|scope| {
         for seed in 0..THREADS {
@@ -320,7 +320,7 @@ fn child_of_threads() {
                 let start = map(8 * MIB);
                 touch(start, 8 * MIB);
                 unmap(start, 8 * MIB);
-                // SAFETY: ends the child.
+                // SAFETY: the call ends the child.
                 unsafe { libc::_exit(0) };
             }
             let mut status = -1;
@@ -337,7 +337,7 @@ fn child_maps_little() {
     let large = map(8 * MIB);
     const LITTLE: usize = 64 << 10;
     for flags in [0, libc::MAP_FIXED] {
-        // SAFETY: a part of our mapping, which is mapped again.
+        // SAFETY: a part of a mapping of this test, which is mapped again.
         let got = unsafe {
             let hole = large.add(MIB);
             unmap(hole, LITTLE);
@@ -354,7 +354,7 @@ fn child_maps_little() {
     println!("advised_kib {}", kib_with_advice());
 }
 
-/// What is left of a mapping beside whole superpages.
+/// The part of a mapping outside whole superpages.
 const END: usize = MIB / 2;
 const REGION: usize = 40 * MIB;
 
@@ -365,7 +365,7 @@ fn child_on_a_short_pool() {
     fill(mapping, 4 * MIB + END, 1);
     let status = in_child(|| holds(mapping, 0, 4 * MIB + END, 1));
     assert_eq!(status, 0);
-    // Its first superpages are the pool's, and what it grows by is not.
+    // The object's first superpages are on the pool, and the memory by which it grows is not.
     let mut object = vec![1u8; 8 * MIB];
     for length in [12, 24, 40] {
         object.resize(length * MIB, 1);

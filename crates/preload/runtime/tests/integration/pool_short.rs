@@ -1,6 +1,6 @@
-//! A pool that is short, shrinks, is raced for or outlives its users: nothing is killed, nothing leaks.
+//! A pool that is too small, shrinks, is contended or outlives its users: no process is killed, and no page leaks.
 //!
-//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the tests set the pool's limit, so they need root and hold the machine's lock.
 
 use crate::common;
 use crate::common::*;
@@ -104,7 +104,7 @@ fn child_allocates_everything() {
         let shared = map_as(2 * MIB, libc::MAP_SHARED);
         fill(private, 2 * MIB + 8192, round);
         fill(shared, 2 * MIB, round + 10);
-        // SAFETY: a segment that is removed as soon as nobody has it attached.
+        // SAFETY: a segment that is removed as soon as no process has it attached.
         unsafe {
             let id = libc::shmget(libc::IPC_PRIVATE, 2 * MIB, libc::IPC_CREAT | 0o600);
             assert!(id >= 0);
@@ -122,7 +122,7 @@ fn child_allocates_everything() {
         assert!(objects[round].iter().all(|byte| *byte == round as u8 + 1));
         assert!(holds(*private, 0, 2 * MIB + 8192, round as u64));
         assert!(holds(*shared, 0, 2 * MIB, round as u64 + 10));
-        // SAFETY: not used again.
+        // SAFETY: nothing uses the mapping again.
         unsafe {
             assert_eq!(libc::munmap(private.cast(), 2 * MIB + 8192), 0);
             assert_eq!(libc::munmap(shared.cast(), 2 * MIB), 0);
@@ -150,7 +150,7 @@ fn child_is_refused() {
         assert!(memory.is_null());
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
     }
-    // Small requests never need the pool.
+    // Small requests never use the pool.
     assert!(try_map(MIB, libc::MAP_PRIVATE).is_some());
     assert!(mappings.iter().all(|start| holds(*start, 0, 2 * MIB, 1)));
 }
@@ -160,7 +160,7 @@ fn child_is_refused() {
 fn child_meets_a_shrunk_pool() {
     let start = map(32 * MIB);
     assert_eq!(read("resv_hugepages"), 16, "reserved when mapped");
-    // Somebody takes everything back that is not promised.
+    // All pages without a reservation are taken away.
     let others = common::of_others("nr_hugepages");
     for (file, pages) in [("nr_overcommit_hugepages", 0), ("nr_hugepages", others)] {
         std::fs::write(format!("{DIR}/{file}"), pages.to_string()).expect("root");

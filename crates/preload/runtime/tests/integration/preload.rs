@@ -1,4 +1,4 @@
-//! The preload library inside a real process: this test starts itself again under it.
+//! The preload library inside a real process. This test starts itself again under the library.
 //!
 //! Kernel tier: needs THP in mode `madvise` or `always`.
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::common::{MIB, NEEDS_FREE, has_free_superpages, kib_with_advice, library, succeeds};
 
-/// One of the ignored tests below in a new process under the library.
+/// Returns a command that runs one of the ignored tests below in a new process under the library.
 fn child(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("our own path"));
     command.args(["--ignored", "--exact", test, "--test-threads=1"]);
@@ -37,7 +37,7 @@ fn without_being_asked_the_library_is_inert() {
     testkit::require!(has_thp(), "THP are off on this machine");
     for word in [None, Some(""), Some("base")] {
         let mut command = child("preload::child_is_left_alone");
-        // Advice that malloc gives of itself.
+        // With this variable, glibc's malloc advises memory itself.
         command.env_remove("GLIBC_TUNABLES");
         match word {
             None => command.env_remove("SUPERPAGE_PAGES"),
@@ -59,7 +59,7 @@ fn malloc_advises_every_time() {
     testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
     testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
-    // The byte that decides is random: 20 starts would all succeed by luck once in 10^5.
+    // The byte that decides is random: without the remedy, 20 starts would all succeed once in 10^5 tries.
     for start in 0..20 {
         assert!(succeeds(child("preload::child_mallocs")), "start {start}");
     }
@@ -87,7 +87,7 @@ fn malloc_advises_in_a_c_plus_plus_program() {
     std::fs::write(&source, CXX).expect("written");
     let built = Command::new("g++").arg(&source).arg("-o").arg(&program).status();
     assert!(built.expect("it starts").success());
-    // With lazy binding the loader's own work lies on the stack, without it the last caller's.
+    // With lazy binding the stack contains leftovers of the loader, otherwise of the last caller.
     for (start, binding) in (0..20).flat_map(|start| [(start, ""), (start, "1")]) {
         let output = Command::new(&program)
             .env("LD_PRELOAD", library())
@@ -102,7 +102,7 @@ fn malloc_advises_in_a_c_plus_plus_program() {
     }
 }
 
-/// Fills 32 MiB of a vector, and prints what of it the kernel holds in superpages.
+/// Fills a vector of 32 MiB, and prints how much of it is on superpages.
 const CXX: &str = r#"
 #include <fstream>
 #include <iostream>
@@ -117,10 +117,10 @@ int main() {
 }
 "#;
 
-/// Set for a process of this test that is to act as a library with a constructor of its own would.
+/// Set in a process of this test that is to act like a library with a constructor.
 const DIRTY: &str = "SUPERPAGE_TEST_DIRTY";
 
-/// Runs before the constructors of all libraries but those marked initfirst.
+/// Runs before the constructors of all libraries except those marked initfirst.
 #[used]
 #[unsafe(link_section = ".preinit_array")]
 static EARLY: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = allocate_early;
@@ -169,7 +169,7 @@ fn map(length: usize) -> *mut u8 {
 
 fn map_as(length: usize, prot: c_int, flags: c_int) -> *mut u8 {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a null hint replaces nothing.
+    // SAFETY: with a null hint the call replaces no mapping.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, prot, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     start.cast()
@@ -177,7 +177,7 @@ fn map_as(length: usize, prot: c_int, flags: c_int) -> *mut u8 {
 
 /// Fills `length` bytes at `start` after checking that they were zero.
 fn fill(start: *mut u8, length: usize, byte: u8) {
-    // SAFETY: callers pass a mapping of theirs of at least that length.
+    // SAFETY: callers own a mapping of at least that length.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start, length) };
     assert!(bytes.iter().all(|byte| *byte == 0), "fresh memory is zero");
     bytes.fill(byte);
@@ -204,7 +204,7 @@ fn child_maps() {
     let large = map(8 * MIB + 4096);
     fill(large, 8 * MIB + 4096, 1);
     assert!(huge_kib() >= 6 << 10, "the large mapping: {} KiB", huge_kib());
-    // What is small stays as it was.
+    // Small mappings are not changed.
     for _ in 0..32 {
         map(MIB);
     }
@@ -213,8 +213,8 @@ fn child_maps() {
         fill(*piece, MIB, index as u8 + 1);
     }
     assert!(huge_kib() >= 50 << 10, "64 pieces of 1 MiB: {} KiB", huge_kib());
-    // A piece is the program's own: part of it unmapped, protected, moved, the others untouched.
-    // SAFETY: every range lies inside a piece that nothing else uses, and is not used afterwards.
+    // The program may do anything with part of a piece (unmap, protect, move) without affecting the other pieces.
+    // SAFETY: every range lies inside a piece that no other code uses, and is not used afterwards.
     unsafe {
         let at = |index: usize, offset: usize| pieces[index].add(offset).cast::<c_void>();
         assert_eq!(libc::munmap(at(20, 0), MIB), 0);
@@ -233,11 +233,11 @@ fn child_maps() {
     assert!(holds(pieces[24], MIB, 25));
 }
 
-/// The same kinds of memory as in the tests in which it asks for superpages.
+/// Uses the same kinds of memory as the tests with superpages.
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_is_left_alone() {
-    // SAFETY: a C string.
+    // SAFETY: the pointer is to a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"superpage_version".as_ptr()) };
     assert!(!found.is_null(), "the library is not there");
     fill(map(8 * MIB + 4096), 8 * MIB + 4096, 1);
@@ -260,7 +260,7 @@ fn child_forks() {
         for _ in 0..200 {
             let piece = map(256 << 10);
             fill(piece, 256 << 10, 9);
-            // SAFETY: the piece is ours and not used again.
+            // SAFETY: this test owns the piece, and does not use it again.
             assert_eq!(unsafe { libc::munmap(piece.cast(), 256 << 10) }, 0);
         }
     };
@@ -272,12 +272,12 @@ fn child_forks() {
                 0 => {
                     let piece = map(256 << 10);
                     fill(piece, 256 << 10, 3);
-                    // SAFETY: leaves at once, without running anything of the parent's.
+                    // SAFETY: ends at once, without running any code of the parent.
                     unsafe { libc::_exit(0) };
                 }
                 pid => {
                     let mut status = 0;
-                    // SAFETY: a live local.
+                    // SAFETY: the pointer is to a live local variable.
                     assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
                     assert_eq!(status, 0);
                 }
@@ -301,7 +301,7 @@ fn child_mallocs() {
 fn child_reserves_and_populates() {
     let at_first = huge_kib();
     let reserved = map_as(16 * MIB, libc::PROT_NONE, libc::MAP_NORESERVE);
-    // SAFETY: ours.
+    // SAFETY: this test owns the mapping.
     let opened =
         unsafe { libc::mprotect(reserved.cast(), 8 * MIB, libc::PROT_READ | libc::PROT_WRITE) };
     assert_eq!(opened, 0);
@@ -312,18 +312,18 @@ fn child_reserves_and_populates() {
     let populated = map_as(8 * MIB, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE);
     assert!(huge_kib() >= before + (6 << 10), "populated: {} KiB", huge_kib() - before);
     fill(populated, 8 * MIB, 1);
-    // Not anonymous memory that can be written: as it came.
+    // Memory that is not both anonymous and writable is not changed.
     map_as(8 * MIB, libc::PROT_READ, libc::MAP_POPULATE);
 }
 
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_locks() {
-    // Beyond what is left alone at first, and the first extent full.
+    // Maps more than the library leaves alone at first, and fills the first extent.
     for _ in 0..6 {
         map(MIB);
     }
-    // SAFETY: no pointers; it locks what this process maps from now on.
+    // SAFETY: no pointers; the call locks what this process maps from now on.
     if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
         testkit::skipped!("this process may not lock memory");
         return;
@@ -360,7 +360,7 @@ fn child_writes_its_title() {
     }
     let log = std::env::var_os("SUPERPAGE_POLICY_LOG").expect("set above");
     let logged = || std::fs::metadata(&log).expect("a log").len();
-    // SAFETY: the strings the process was started with, in its only thread that looks at them.
+    // SAFETY: the strings with which the process was started; only this thread reads them.
     unsafe {
         let mut next = environ;
         while !(*next).is_null() {

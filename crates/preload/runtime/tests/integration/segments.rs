@@ -1,7 +1,7 @@
 //! Text, data and bss of unmodified programs on superpages.
 //!
-//! Kernel tier: needs THP. Privileged tier: needs a pool. The programs check themselves, and print
-//! what /proc/self/smaps says of them.
+//! Kernel tier: needs THP. Privileged tier: needs a pool. The programs check themselves, and print what
+//! /proc/self/smaps says about their segments.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::common::{NEEDS_FREE, NEEDS_POOL, Pool, has_free_superpages, library};
 use crate::programs::*;
 
-/// `programs/segments.c`, position independent or not, aligned to superpages or not.
+/// Returns `programs/segments.c`, built position independent or not, aligned to superpages or not.
 fn program(kind: &str) -> &'static PathBuf {
     static BUILT: OnceLock<[PathBuf; 3]> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -44,7 +44,7 @@ fn text_data_and_bss_lie_on_thp() {
         let mut command = command(program(kind), under("thp", "text=copy,data", "base"));
         command.arg("parts");
         let text = run(command);
-        // 6.6 MiB of code hold two whole superpages, wherever they begin.
+        // 6.6 MiB of code contain two whole superpages, wherever the code begins.
         assert!(number(&text, "text") >= 2 * 2 * MIB, "{kind}: {text}");
         assert!(number(&text, "bss") >= 62 * MIB, "{kind}: {text}");
         assert!(number(&text, "data") >= 8 * MIB, "{kind}: {text}");
@@ -82,7 +82,7 @@ mod exclusive {
                 command.arg(argument);
                 let text = run(command);
                 assert!(number(&text, "text") >= 2 * 2 * MIB, "{kind}: {text}");
-                // The part of it that was protected differently was split.
+                // A part of bss with another protection left the pool.
                 assert!(number(&text, "bss") >= 70 * MIB, "{kind}: {text}");
             }
         }
@@ -105,7 +105,7 @@ mod exclusive {
         let text = run(command);
         assert_eq!(number(&text, "text") + number(&text, "bss"), 0, "{text}");
         let told = std::fs::read_to_string(&report).expect("a report");
-        // The program's child was forked, and has a report of its own only if it exits by `exit`.
+        // The program forks a child, which has a report of its own only if it ends by `exit`.
         let number_of = |text: &str, name: &str| -> u64 {
             let rest = text.split_once(&format!("\"{name}\":")).expect("it is in the report").1;
             let end = rest.find(|c: char| !c.is_ascii_digit()).expect("more follows");
@@ -167,12 +167,12 @@ mod exclusive {
         assert_eq!(with("aligned", "R=2M:W=2048k", "HUGETLB_MINIMAL_COPY"), (true, true));
         assert_eq!(with("aligned", "no", ""), (false, false));
         assert_eq!(with("aligned", "RW", "HUGETLB_SHARE"), (true, true));
-        // Segments that were not linked for it are moved only by force.
+        // Segments that were not linked for relocation are moved only if forced.
         assert_eq!(with("pie", "RW", ""), (false, false));
         assert_eq!(with("pie", "RW", "HUGETLB_FORCE_ELFMAP"), (true, true));
-        // In programs of other names nothing is moved.
+        // In programs with other names nothing is moved.
         assert_eq!(with("aligned", "RW", "HUGETLB_RESTRICT_EXE"), (false, false));
-        // By the name that a program is called by, whatever its file's is.
+        // The name in argv[0] counts, whatever the name of the file.
         for (called, is_meant) in [("/any/where", true), ("program", false)] {
             let library = library().to_str().expect("a path in UTF-8").to_string();
             let restricted = ("HUGETLB_RESTRICT_EXE", "other:where".into());
@@ -188,7 +188,7 @@ mod exclusive {
     }
 }
 
-/// How many exceptions a program caught that throws them through code on these pages.
+/// Returns the number of exceptions caught by a program that throws them through code on these pages.
 fn caught(pages: &str) -> u64 {
     let flags = ["-O1", "-ftemplate-depth=2000"];
     let program = build("throws.cc", &format!("throws-{}", &pages[..3]), "c++", &flags);
@@ -217,8 +217,8 @@ fn is_debugged(pages: &str) {
         for (name, value) in variables {
             gdb.arg("-ex").arg(format!("set environment {name} {value}"));
         }
-        // The first stop is before the code is moved, its mark is in the code that is not; the
-        // second is in the code that was.
+        // At the first stop the code is not moved yet, and the breakpoint was set in the original code. At the second
+        // stop the code is moved.
         for line in ["break f1000", "run", "break f2500", "delete 1", "continue", "bt", "kill"] {
             gdb.args(["-ex", line]);
         }
@@ -259,7 +259,7 @@ fn a_profiler_names_functions() {
     assert!(named > 20, "{text}");
 }
 
-/// Printed, for the reader: a machine under load makes any bound wrong.
+/// Prints the times without judging them: on a loaded machine no bound would hold.
 #[test]
 #[ignore = "nightly: prints times, and judges none"]
 fn what_it_costs_at_the_start() {
@@ -311,7 +311,7 @@ fn code_on_tmpfs_is_collapsed_where_it_is() {
     let dir = dir.unwrap();
     let path = dir.path().join("segments");
     testkit::copy_program(program("aligned"), &path);
-    // A page that is locked or isolated for a moment keeps one superpage from being made.
+    // A page that is locked or isolated for a moment prevents one superpage.
     let collapsed = (0..3).any(|_| {
         let text = run(command(&path, under("thp", "text", "base")));
         assert_eq!(number(&text, "copied"), 0, "{text}");
@@ -321,7 +321,7 @@ fn code_on_tmpfs_is_collapsed_where_it_is() {
     assert!(collapsed, "in none of three runs");
 }
 
-/// V8 maps its code again from the file, which breaks where that is a copy (nodejs/node issue 64408).
+/// V8 maps its code again from the file, which fails if the code is a copy (nodejs/node issue 64408).
 #[test]
 fn node_runs_with_its_code_on_superpages() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");

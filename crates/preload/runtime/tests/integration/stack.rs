@@ -1,8 +1,8 @@
 //! Stacks of a fixed size: the main thread's and those of threads.
 //!
-//! Kernel tier: needs THP. Privileged tier: needs a pool. `programs/stacks.c` checks itself: deep
-//! recursion, fork from it, thousands of threads joined, detached and cancelled, C11 threads,
-//! attributes, guard zones of its own; and prints what /proc/self/smaps says of its stacks.
+//! Kernel tier: needs THP. Privileged tier: needs a pool. `programs/stacks.c` checks itself: deep recursion, a fork
+//! inside it, thousands of threads that are joined, detached and cancelled, C11 threads, attributes, its own guard
+//! zones. It prints what /proc/self/smaps says about its stacks.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn program() -> &'static PathBuf {
     BUILT.get_or_init(|| build("stacks.c", "stacks", "cc", &["-O1", "-pthread"]))
 }
 
-/// With stacks of 4 MiB.
+/// Returns the command with stacks of 4 MiB.
 fn command(pages: &str, fallback: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).envs(under(pages, "stack=4194304", fallback));
@@ -49,7 +49,7 @@ mod exclusive {
         };
         let text = run(command("hugetlb:2097152", "base", &[]));
         assert!(number(&text, "main") >= 2 * MIB, "{text}");
-        // libc takes the size for what it says it is.
+        // The size that libc reports agrees with the stack's.
         assert!((4 * MIB..7 * MIB).contains(&number(&text, "main-size")), "{text}");
         assert_eq!(number(&text, "thread"), 4 * MIB, "{text}");
         assert!(pool.is_empty());
@@ -61,7 +61,7 @@ mod exclusive {
         let Some(pool) = Pool::of(6) else {
             return testkit::skipped!("{NEEDS_POOL}");
         };
-        // Forks from stacks that hold the last pages of the pool among them.
+        // Threads fork whose stacks hold the last pages of the pool.
         for pages in [6, 4, 2, 0] {
             testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
             for _ in 0..3 {
@@ -124,7 +124,7 @@ fn signal_of_an_overflow(pages: &str) -> Option<i32> {
     command(pages, "base", &["overflow"]).output().expect("it starts").status.signal()
 }
 
-/// Rust's own threads, in this test itself.
+/// Threads of Rust, in this test itself.
 #[test]
 fn threads_of_rust_work() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
@@ -155,7 +155,7 @@ fn a_thread_that_a_plugins_constructor_waits_for_is_not_held_up() {
     let library = build("plugin.c", "libplugin.so", "cc", &flags);
     let program = build("plugin.c", "plugin", "cc", &["-O1", "-pthread", "-ldl"]);
     for memory in ["stack=4194304", "heap"] {
-        // The deadline ends it if it waits for ever.
+        // `timeout` ends the program if it hangs.
         let mut command = Command::new("timeout");
         command.arg("90").arg(&program).arg(&library).envs(under("thp", memory, "base"));
         assert_eq!(run(command).trim(), "error kept: 1\nloaded: 1", "{memory}");

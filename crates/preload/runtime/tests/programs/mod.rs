@@ -1,4 +1,4 @@
-//! C programs that the tests build and run under the library, and the pool they run on.
+//! C programs that the tests build and run under the library, and the pool for them.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether THP can be had by advice, and have the size the programs look for.
+/// Returns whether advised memory can get THP of the size that the programs expect.
 pub fn has_thp() -> bool {
     let dir = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
     let mode = std::fs::read_to_string(dir.join("enabled"));
@@ -19,7 +19,7 @@ pub fn has_thp() -> bool {
         && size.is_ok_and(|size| size.trim() == "2097152")
 }
 
-/// A program of `tests/programs`, built under `name`.
+/// Builds a program of `tests/programs` as `name`.
 pub fn build(source: &str, name: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -30,7 +30,7 @@ pub fn build(source: &str, name: &str, compiler: &str, flags: &[&str]) -> PathBu
     program
 }
 
-/// What is asked of the library for a program.
+/// Returns the library's settings for a program.
 pub fn under(pages: &str, memory: &str, fallback: &str) -> Vec<(&'static str, String)> {
     vec![
         ("LD_PRELOAD", library().to_str().expect("a path in UTF-8").into()),
@@ -40,7 +40,7 @@ pub fn under(pages: &str, memory: &str, fallback: &str) -> Vec<(&'static str, St
     ]
 }
 
-/// Its output, if it ends well.
+/// Runs the program to its end, which must be successful; returns its output.
 pub fn run(mut command: Command) -> String {
     let output: Output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -49,7 +49,7 @@ pub fn run(mut command: Command) -> String {
     text
 }
 
-/// The number that follows a word of the program's output.
+/// Returns the number after a word of the program's output.
 pub fn number(output: &str, word: &str) -> u64 {
     let mut words = output.split_whitespace();
     words.find(|it| *it == word).unwrap_or_else(|| panic!("no {word:?} in {output:?}"));

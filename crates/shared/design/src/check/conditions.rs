@@ -11,13 +11,14 @@ const SCAN_WHEN: &str = "mapping.scan.when";
 const SPLIT_WHEN: &str = "unmapping.when";
 const MISS_CYCLES: &str = "estimate.miss-cycles";
 const PREZERO: &str = "preparation.prezero";
-const NEVER_ZEROED: &str = "names prezeroed, which nothing ever is: needs a [preparation.prezero]";
+const NEVER_ZEROED: &str =
+    "names prezeroed, but nothing zeroes memory ahead: needs a [preparation.prezero]";
 const NO_FACT: &str = "names no fact, so it always holds or never: name one, or leave it out";
 const WATCH: &str = "unmapping.scan";
 
 /// Error text of a profile whose spans are invalid.
-pub const ASCENDING: &str =
-    "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
+pub const ASCENDING: &str = "must be in ascending order without overlap, each end above its start, \
+                             up to 512G, with at most 2^40 misses";
 
 pub(super) const RULES: &[Rule] = table! { |r|
     [FAULT_WHEN, TRIGGER, FORM]
@@ -36,13 +37,13 @@ pub(super) const RULES: &[Rule] = table! { |r|
     ["unmapping.scan.window", "unmapping.scan.every"] "must be more than 0s, and no more than every"
         => watch(r, |watch| watch.window.is_zero() || watch.window > watch.every);
     ["estimate", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN]
-        "is what benefit and cost are made of: needs a condition that names one of them"
+        "is part of benefit and cost: needs a condition that names one of them"
         => r.estimate.is_some() && !any_names(r, &[Fact::Benefit, Fact::Cost]);
-    [MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN] "is what benefit is made of: needs a condition that names it"
+    [MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN] "is part of benefit: needs a condition that names it"
         => estimate(r, |own| own.miss_cycles != Estimate::default().miss_cycles) && !any_names(r, &[Fact::Benefit]);
-    ["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN] "is what cost is made of: needs a condition that names it"
+    ["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN] "is part of cost: needs a condition that names it"
         => estimate(r, |own| own.prepare_cycles != Estimate::default().prepare_cycles) && !any_names(r, &[Fact::Cost]);
-    ["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN] "is what cost is made of: needs a condition that names it"
+    ["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN] "is part of cost: needs a condition that names it"
         => estimate(r, |own| own.shortage_cycles != Estimate::default().shortage_cycles) && !any_names(r, &[Fact::Cost]);
     [FAULT_WHEN, PREZERO] NEVER_ZEROED
         => names(r.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(r);

@@ -52,11 +52,11 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.preparation.bulk > BASE && !zeroes_many(r) && r.preparation.prezero.is_none();
     [FILL_AT, FORM] "fills a reservation: needs form = \"reservation\""
         => r.preparation.fill_at.is_some() && !form(r, Form::Reservation);
-    [FILL_AT, GRAIN] "fills what was prepared page by page: needs grain = \"page\""
+    [FILL_AT, GRAIN] "fills reservations that are prepared page by page: needs grain = \"page\""
         => r.preparation.fill_at.is_some() && r.preparation.grain == Grain::Superpage;
     [BACKGROUND, FORM] "fills reservations: needs form = \"reservation\""
         => r.preparation.background.is_some() && !form(r, Form::Reservation);
-    [BACKGROUND, GRAIN] "fills what was prepared page by page: needs grain = \"page\""
+    [BACKGROUND, GRAIN] "fills reservations that are prepared page by page: needs grain = \"page\""
         => r.preparation.background.is_some() && r.preparation.grain == Grain::Superpage;
     [BACKGROUND_AT, FILL_AT] "must be less than fill-at, or faults leave it nothing to fill"
         => fill(r, |fill| r.preparation.fill_at.is_some_and(|at| fill.at >= at));
@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.mapping.clean_pages == CleanPages::Relaxed && r.mapping.when != MapWhen::Prepared;
     ["mapping.needs-accessed", WHEN] "is about mapping in place: needs when = \"prepared\""
         => r.mapping.needs_accessed && r.mapping.when != MapWhen::Prepared;
-    ["unmapping.on", FORM] "freeing a part of a superpage splits it, but for a pool's: needs \"partial-free\""
+    ["unmapping.on", FORM] "freeing a part of a superpage splits it, except in a pool: needs \"partial-free\""
         => !r.unmapping.on.free && !form(r, Form::Pool);
     ["unmapping.on", FORM] "superpages of a pool are never split: needs on = []"
         => r.unmapping.on.free != r.unmapping.on.protect && form(r, Form::Pool);

@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
         }
         self.at += 1;
         let part = self.deeper(Self::negated)?;
-        self.must_be(&part, Kind::Truth, "`not` turns round what is true or false")?;
+        self.must_be(&part, Kind::Truth, "`not` negates what is true or false")?;
         self.steps.push(Step::Not);
         Ok(Part { text: format!("not {}", part.text), ..part })
     }
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         let does = match operation {
             Operation::And | Operation::Or => format!("`{sign}` joins what is true or false"),
             _ if kind == Kind::Truth => format!("`{sign}` compares numbers"),
-            _ => format!("`{sign}` reckons with numbers"),
+            _ => format!("`{sign}` needs numbers"),
         };
         self.must_be(&a, of, &does)?;
         self.must_be(&b, of, &does)?;
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         let before = self.steps.len();
         self.steps.push(Step::Number(0));
         let part = self.deeper(Self::single)?;
-        self.must_be(&part, Kind::Number, "`-` reckons with numbers")?;
+        self.must_be(&part, Kind::Number, "`-` needs numbers")?;
         match self.steps[before..] {
             [_, Step::Number(number)] => {
                 self.steps.truncate(before);
@@ -323,7 +323,7 @@ mod tests {
         mistake("benefit > cost > 1", "one comparison at a time");
         mistake("prezeroed > 1", "`prezeroed` is true or false, and `>` compares numbers");
         mistake("pages and advised", "`pages` is a number, and `and` joins what is true or false");
-        mistake("not pages", "`pages` is a number, and `not` turns round what is true or false");
+        mistake("not pages", "`pages` is a number, and `not` negates what is true or false");
         mistake("min(pages) > 1", "expected `,`, found `)`");
         mistake("(pages > 1", "expected `)`, found the end");
         mistake("pages > 1)", "`)` is too much");

@@ -1,4 +1,4 @@
-//! What a user gets to read who made a mistake.
+//! Errors that a user sees after a mistake.
 
 use superpage_design::{Design, DesignError, designs, diff};
 
@@ -72,7 +72,7 @@ fn tables_and_values_are_told_apart() {
     assert!(double[0].starts_with("my.toml:2: invalid TOML: duplicate key"), "{double:?}");
 }
 
-/// What others may send: each is judged, at once, in lines of bounded length.
+/// Texts from untrusted sources: each is judged at once, in lines of bounded length.
 #[test]
 fn hostile_files_are_told_in_short_lines() {
     let when = |text: &str| format!("name = \"x\"\nallocation.when = \"{text}\"\n");
@@ -108,7 +108,7 @@ fn hostile_files_are_told_in_short_lines() {
     }
 }
 
-/// Numbers stay at the largest and smallest that there are.
+/// Numbers saturate at the largest and smallest values.
 #[test]
 fn conditions_do_not_overflow() {
     for (condition, holds) in [

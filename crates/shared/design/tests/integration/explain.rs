@@ -1,10 +1,10 @@
-//! What designs do, in words.
+//! Descriptions of designs in words.
 
 use std::collections::BTreeMap;
 
 use superpage_design::{Design, designs};
 
-/// What is done at an event, in one line.
+/// Returns the line that says what the design does at an event.
 fn at(design: &Design, event: &str) -> String {
     let found = design.explain().into_iter().find(|line| line.event == event);
     let line = found.unwrap_or_else(|| panic!("nothing is said of: {event}"));

@@ -1,4 +1,4 @@
-//! The presets are good designs, and the files at the root are these.
+//! The presets are valid designs, and the files at the repository's root are the same.
 
 use superpage_design::{Design, designs};
 
@@ -25,7 +25,7 @@ fn every_file_is_a_preset() {
     assert_eq!(names, known);
 }
 
-/// The page of facts says what `policy` has, and nothing else. Where it does not, the table is printed as it should be.
+/// docs/facts.md lists exactly the facts of `policy`. If it does not, the test prints the table as it should be.
 #[test]
 fn the_page_of_facts_is_up_to_date() {
     use policy::{Fact, Kind, Rule};

@@ -46,7 +46,7 @@ pub struct Counted {
     /// Number of bytes in the page tables read that base-sized entries map. This number determines the cost of another
     /// count.
     pub base_bytes: u64,
-    /// Why a process was not counted; `None` if all were. Processes that ended need no reason.
+    /// Why a process was not counted; `None` if all were. A process that ended is no reason.
     pub missing: Option<String>,
 }
 

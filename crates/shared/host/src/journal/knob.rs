@@ -486,7 +486,7 @@ mod value_tests {
         // Five surplus pages are freed, or added, between the reads of total and surplus.
         assert_eq!(pages(&["15", "10"], &[Some(5), Some(0), Some(0)]), Ok("10".to_string()));
         assert_eq!(pages(&["10", "15"], &[Some(0), Some(5), Some(5)]), Ok("10".to_string()));
-        // No surplus file; or a surplus that changes at every read.
+        // There is no surplus file, or the surplus changes at every read.
         assert_eq!(pages(&["15"], &[None]), Ok("15".to_string()));
         assert_eq!(pages(&["never"], &[Some(1)]), Ok("never".to_string()));
         assert_eq!(pages(&["15"; 8], &[Some(1), Some(2)]), Ok("14".to_string()));

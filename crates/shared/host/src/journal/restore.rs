@@ -2,15 +2,16 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
+use units::Pid;
 
 use super::knob::{JournalError, Knob};
 use super::writer::{Change, Fault, Holder, Parsed, WriterLock};
 use super::{FILE, LOCK, shared, writer};
-use crate::{Root, root, snapshot};
+use crate::{Root, process, root, snapshot};
 
 /// Maximum bytes of a journal. A journal holds a few hundred bytes per change.
 const MAX_JOURNAL: u64 = 4 << 20;
@@ -55,6 +56,40 @@ pub fn restore_dead(
         false => shared::recover(dir, root, shared::MAX_WAIT, goes_on)?,
     };
     Ok(done.into_iter().filter(Restoration::is_orphaned).collect())
+}
+
+/// A setting that a superpage which no longer runs has changed and not restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The setting.
+    pub knob: Knob,
+    /// The journal's file that says so.
+    pub file: PathBuf,
+}
+
+/// Lists settings that [`restore_orphans`] would restore. Changes and locks nothing.
+///
+/// # Errors
+/// The journal's directory or files cannot be read.
+pub fn left_changed(dir: &Path, root: &Root) -> Result<Vec<Left>, JournalError> {
+    let file = dir.join(FILE);
+    let mut left = shared::left_changed(dir, root)?;
+    if !is_there(&file)? {
+        return Ok(left);
+    }
+    let read = |why: String| JournalError::io("read", &file, std::io::Error::other(why));
+    let Some(bytes) = read_limited(&file).map_err(read)? else { return Ok(left) };
+    if let Parsed::Journal { header, changes, .. } = writer::parse(&bytes)
+        && header.boot_id == root::word(root, snapshot::BOOT_ID)?
+        && !process::is_running(root, Pid(header.pid))
+    {
+        for change in changes {
+            if left.iter().all(|one| one.knob != change.knob) {
+                left.push(Left { knob: change.knob, file: file.clone() });
+            }
+        }
+    }
+    Ok(left)
 }
 
 /// Undoes the journal in `dir`. The caller must hold the lock.

@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use units::PageSize;
 
 use super::knob::{JournalError, Knob};
-use super::restore::{Outcome, Restoration};
+use super::restore::{Left, Outcome, Restoration};
 use super::writer::{Holder, KnobWriter, WriterLock, Written};
 use super::{knob, restore, writer};
-use crate::{Root, root, snapshot};
+use crate::{Root, process, root, snapshot};
 
 /// Subdirectory of the journal's directory.
 const DIR: &str = "shared";
@@ -299,6 +299,22 @@ pub(super) fn recover_dead(
     // shares.
     let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
     Ok(done.into_iter().filter(is_undone).collect())
+}
+
+/// Lists knobs with a saved original value and no living holder. Changes and locks nothing.
+pub(super) fn left_changed(journal_dir: &Path, root: &Root) -> Result<Vec<Left>, JournalError> {
+    let mut left = Vec::new();
+    for place in Place::all(journal_dir)? {
+        let Some(state) = State::read(&place.dir, root)? else { continue };
+        let shares = place.shares()?;
+        let wanted = shares.iter().filter_map(|path| Wanted::read(File::open(path).ok()?));
+        let mut pids = wanted.filter_map(|wanted| wanted.holder.pid);
+        let is_changed = state.found != state.got.unwrap_or(state.asked);
+        if is_changed && !pids.any(|pid| process::is_running(root, pid)) {
+            left.push(Left { knob: place.knob, file: place.dir.join(STATE) });
+        }
+    }
+    Ok(left)
 }
 
 /// Whether any knob was ever shared in this journal directory.

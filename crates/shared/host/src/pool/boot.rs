@@ -26,55 +26,128 @@ pub enum BootPages {
     OnNodes(BTreeMap<NodeId, u64>),
 }
 
-/// Returns words for the kernel command line. Every `hugepages=` applies to the `hugepagesz=`
-/// before it.
-pub fn command_line(pools: &[BootPool], default: Option<PageSize>) -> String {
-    let default = default.map(|size| format!("default_hugepagesz={}", exact(size.bytes())));
-    let pools = pools.iter().map(|pool| {
-        let pages = match &pool.pages {
+impl BootPool {
+    /// Words for the kernel command line: `hugepagesz=1G hugepages=2`.
+    pub fn kernel_words(&self) -> String {
+        let pages = match &self.pages {
             BootPages::Anywhere(pages) => pages.to_string(),
             BootPages::OnNodes(nodes) => {
                 let nodes = nodes.iter().map(|(node, pages)| format!("{node}:{pages}"));
                 nodes.collect::<Vec<_>>().join(",")
             }
         };
-        format!("hugepagesz={} hugepages={pages}", exact(pool.size.bytes()))
-    });
+        format!("hugepagesz={} hugepages={pages}", exact(self.size.bytes()))
+    }
+
+    /// Number of pages on all nodes together.
+    pub fn total(&self) -> u64 {
+        match &self.pages {
+            BootPages::Anywhere(pages) => *pages,
+            BootPages::OnNodes(nodes) => {
+                nodes.values().fold(0, |sum: u64, pages| sum.saturating_add(*pages))
+            }
+        }
+    }
+}
+
+/// Returns words for the kernel command line. Every `hugepages=` applies to the `hugepagesz=`
+/// before it.
+pub fn command_line(pools: &[BootPool], default: Option<PageSize>) -> String {
+    let default = default.map(|size| format!("default_hugepagesz={}", exact(size.bytes())));
+    let pools = pools.iter().map(BootPool::kernel_words);
     default.into_iter().chain(pools).collect::<Vec<_>>().join(" ")
 }
 
-/// A systemd unit that applies `file` before programs start.
-pub fn systemd_unit(command: &Path, file: &Path) -> String {
+/// What a unit of systemd applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied<'a> {
+    /// A file, by `superpage pool ensure`.
+    File(&'a Path),
+    /// These pools, by `superpage pool set`.
+    Pools(&'a [BootPool]),
+}
+
+/// A systemd unit that applies a file or sizes pools before programs start. It fails if a pool gets only a part.
+pub fn systemd_unit(command: &Path, applied: &Applied<'_>) -> String {
     let word = |path: &Path| {
         let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
+    };
+    let own = word(command);
+    let (files, lines) = match applied {
+        Applied::File(file) => (
+            format!("{} ", word(file)),
+            vec![format!("ExecStart={own} pool ensure {}\n", word(file))],
+        ),
+        Applied::Pools(pools) => (String::new(), set_lines(&own, pools)),
     };
     format!(
         "[Unit]\n\
          Description=superpage pools\n\
          Documentation=man:superpage-pool(1)\n\
          DefaultDependencies=no\n\
-         # As early as the file can be read: memory fragments with every program that runs.\n\
-         RequiresMountsFor={file} /var/lib/superpage\n\
+         # As early as possible: memory fragments with every program that runs.\n\
+         RequiresMountsFor={files}/var/lib/superpage\n\
          After=systemd-sysctl.service local-fs.target\n\
          Before=sysinit.target\n\n\
          [Service]\n\
          Type=oneshot\n\
          RemainAfterExit=yes\n\
-         ExecStart={command} pool ensure {file}\n\n\
+         {}\n\
          [Install]\n\
          WantedBy=sysinit.target\n",
-        command = word(command),
-        file = word(file),
+        lines.concat(),
     )
 }
 
-/// Lines for `/etc/sysctl.d`. Only the pool of the default size has a sysctl; for others use [`tmpfiles`],
-/// [`command_line`] or [`systemd_unit`].
-pub fn sysctl(default_pages: Option<u64>, settings: &[(&str, u64)]) -> String {
-    let pages = default_pages.map(|pages| format!("vm.nr_hugepages = {pages}\n"));
-    let settings = settings.iter().map(|(name, value)| format!("{name} = {value}\n"));
-    pages.into_iter().chain(settings).collect()
+/// `ExecStart=` lines: one for the pools of the whole machine, and one for each node.
+fn set_lines(own: &str, pools: &[BootPool]) -> Vec<String> {
+    let mut nodes: BTreeMap<Option<NodeId>, Vec<String>> = BTreeMap::new();
+    for pool in pools {
+        let spec = |pages: u64| format!("{}:{pages}", exact(pool.size.bytes()));
+        match &pool.pages {
+            BootPages::Anywhere(pages) => nodes.entry(None).or_default().push(spec(*pages)),
+            BootPages::OnNodes(of) => {
+                for (node, pages) in of {
+                    nodes.entry(Some(*node)).or_default().push(spec(*pages));
+                }
+            }
+        }
+    }
+    let line = |(node, specs): (Option<NodeId>, Vec<String>)| {
+        let node = node.map_or(String::new(), |node| format!(" --node {node}"));
+        format!("ExecStart={own} pool set {}{node}\n", specs.join(" "))
+    };
+    nodes.into_iter().map(line).collect()
+}
+
+/// Lines for `/etc/sysctl.d`, and the pools that no sysctl can size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sysctl {
+    /// The lines. For each pool of `missing` a comment has the words for the kernel command line.
+    pub text: String,
+    /// Pools of other sizes than the default one, and pools by node.
+    pub missing: Vec<BootPool>,
+}
+
+/// Lines for `/etc/sysctl.d`. Only the pool of the default size has a sysctl (`vm.nr_hugepages`), and none has a sysctl
+/// for a node: `vm.nr_hugepages_mempolicy` goes by the memory policy of the process that writes it.
+pub fn sysctl(pools: &[BootPool], default: Option<PageSize>) -> Sysctl {
+    let is_covered = |pool: &BootPool| {
+        matches!(pool.pages, BootPages::Anywhere(_)) && Some(pool.size) == default
+    };
+    let (covered, missing): (Vec<_>, Vec<_>) = pools.iter().cloned().partition(is_covered);
+    let mut text: String =
+        covered.iter().map(|pool| format!("vm.nr_hugepages = {}\n", pool.total())).collect();
+    for pool in &missing {
+        text += &format!(
+            "# {} pages{}: no sysctl; on the kernel command line: {}\n",
+            pool.size,
+            if matches!(pool.pages, BootPages::OnNodes(_)) { " by node" } else { "" },
+            pool.kernel_words()
+        );
+    }
+    Sysctl { text, missing }
 }
 
 /// Lines for `/etc/tmpfiles.d` that write the size of each pool to its sysfs file.
@@ -121,7 +194,8 @@ mod tests {
 
     #[test]
     fn units_quote_what_systemd_would_expand() {
-        let unit = systemd_unit(Path::new("/usr/bin/superpage"), Path::new("/etc/a b%$.toml"));
+        let file = Applied::File(Path::new("/etc/a b%$.toml"));
+        let unit = systemd_unit(Path::new("/usr/bin/superpage"), &file);
         assert!(
             unit.contains("ExecStart=\"/usr/bin/superpage\" pool ensure \"/etc/a b%%$$.toml\"")
         );
@@ -129,8 +203,44 @@ mod tests {
     }
 
     #[test]
-    fn sysctl_lines() {
-        let text = sysctl(Some(512), &[("vm.hugetlb_shm_group", 54)]);
-        assert_eq!(text, "vm.nr_hugepages = 512\nvm.hugetlb_shm_group = 54\n");
+    fn a_unit_sets_the_pools_that_are_named_each_node_by_a_command() {
+        let nodes = BTreeMap::from([(NodeId(0), 1), (NodeId(1), 2)]);
+        let pools = [
+            pool(2 << 20, BootPages::Anywhere(512)),
+            pool(1 << 30, BootPages::OnNodes(nodes)),
+            pool(64 << 10, BootPages::Anywhere(7)),
+        ];
+        let unit = systemd_unit(Path::new("/bin/superpage"), &Applied::Pools(&pools));
+        let lines: Vec<&str> = unit.lines().filter(|line| line.starts_with("ExecStart")).collect();
+        assert_eq!(
+            lines,
+            [
+                "ExecStart=\"/bin/superpage\" pool set 2M:512 64K:7",
+                "ExecStart=\"/bin/superpage\" pool set 1G:1 --node 0",
+                "ExecStart=\"/bin/superpage\" pool set 1G:2 --node 1",
+            ]
+        );
+        assert!(unit.contains("RequiresMountsFor=/var/lib/superpage\n"), "{unit}");
+    }
+
+    #[test]
+    fn sysctl_sizes_the_default_pool_and_tells_what_the_others_need() {
+        let default = PageSize::new(2 << 20).ok();
+        let nodes = BTreeMap::from([(NodeId(0), 1), (NodeId(1), 2)]);
+        let pools =
+            [pool(2 << 20, BootPages::Anywhere(512)), pool(1 << 30, BootPages::Anywhere(4))];
+        let lines = sysctl(&pools, default);
+        assert_eq!(lines.missing, pools[1..]);
+        assert_eq!(
+            lines.text,
+            "vm.nr_hugepages = 512\n# 1 GiB pages: no sysctl; on the kernel command line: hugepagesz=1G hugepages=4\n"
+        );
+        let lines = sysctl(&[pool(2 << 20, BootPages::OnNodes(nodes))], default);
+        assert_eq!(
+            lines.text,
+            "# 2 MiB pages by node: no sysctl; on the kernel command line: hugepagesz=2M hugepages=0:1,1:2\n"
+        );
+        // A pool is the default's only if the default is known.
+        assert_eq!(sysctl(&pools, None).missing, pools);
     }
 }

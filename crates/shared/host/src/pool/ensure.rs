@@ -38,6 +38,7 @@ use crate::{Root, root};
 // size = "2M"
 // owner = "group:dba"              # everybody (the default), root, user:NAME, group:NAME
 // max_size = "1G"                  # optional
+// min_size = "512M"                # optional: reserved for this mount
 // max_inodes = 100                 # optional
 // ```
 
@@ -158,7 +159,11 @@ fn pages(keys: &mut Reader<'_>, pages: &mut Vec<WantedPages>) {
 
 fn mount(keys: &mut Reader<'_>) -> Option<WantedMount> {
     let (size, owner) = (keys.required("size"), keys.optional("owner"));
-    let limits = Limits { size: keys.optional("max_size"), inodes: keys.optional("max_inodes") };
+    let limits = Limits {
+        size: keys.optional("max_size"),
+        min_size: keys.optional("min_size"),
+        inodes: keys.optional("max_inodes"),
+    };
     Some(WantedMount { size: size?, owner: owner.unwrap_or(Owner::Everybody), limits })
 }
 

@@ -166,6 +166,8 @@ pub enum Owner {
 pub struct Limits {
     /// Maximum number of bytes; rounded down to whole pages.
     pub size: Option<ByteSize>,
+    /// Bytes reserved for the mount when it is made; rounded up to whole pages.
+    pub min_size: Option<ByteSize>,
     /// Maximum number of files.
     pub inodes: Option<u64>,
 }
@@ -179,6 +181,8 @@ pub struct MountPlan {
     pub page_size: PageSize,
     /// Maximum number of bytes, in whole pages.
     pub size: Option<ByteSize>,
+    /// Bytes reserved when the mount is made, in whole pages. The mount fails if the pool has fewer free pages.
+    pub min_size: Option<ByteSize>,
     /// Maximum number of files.
     pub inodes: Option<u64>,
     /// Its root's owner.
@@ -220,7 +224,23 @@ pub fn plan(
     // hugeadm's names: 2MB, 1GB.
     let point = PathBuf::from(format!("{MOUNTS_DIR}{dir}/pagesize-{}B", exact(size.bytes())));
     let bytes = limits.size.map(whole).transpose()?;
-    Ok(MountPlan { point, page_size: size, size: bytes, inodes: limits.inodes, uid, gid, mode })
+    let reserved = |asked: ByteSize| match size.count(asked.bytes()).checked_mul(size.bytes()) {
+        None | Some(0) => Err(PoolError::Mount(format!(
+            "a mount cannot reserve {asked}; use at least {}, or leave the minimum away",
+            exact(size.bytes())
+        ))),
+        Some(bytes) => Ok(ByteSize(bytes)),
+    };
+    let min_size = limits.min_size.map(reserved).transpose()?;
+    if let (Some(least), Some(most)) = (min_size, bytes)
+        && least > most
+    {
+        return Err(PoolError::Mount(format!(
+            "a mount of at most {most} cannot reserve {least}; use a minimum of {most} or less"
+        )));
+    }
+    let inodes = limits.inodes;
+    Ok(MountPlan { point, page_size: size, size: bytes, min_size, inodes, uid, gid, mode })
 }
 
 impl MountPlan {
@@ -229,6 +249,9 @@ impl MountPlan {
         let mut options = format!("pagesize={}", exact(self.page_size.bytes()));
         if let Some(size) = self.size {
             options += &format!(",size={}", size.bytes());
+        }
+        if let Some(least) = self.min_size {
+            options += &format!(",min_size={}", least.bytes());
         }
         if let Some(inodes) = self.inodes {
             options += &format!(",nr_inodes={inodes}");
@@ -247,8 +270,10 @@ impl MountPlan {
         let inodes = |n: Option<u64>| n.map_or("no limit".to_string(), |n| n.to_string());
         let id = |id: Option<u32>| id.unwrap_or(0).to_string();
         let mode = |mode: u32| format!("{mode:04o}");
+        let least = |size: Option<ByteSize>| size.map_or("none".into(), |bytes| bytes.to_string());
         differs("the page size", size(mount.page_size), size(Some(self.page_size)))
             .or_else(|| differs("its size", known(mount.size), known(self.size)))
+            .or_else(|| differs("the reserved size", least(mount.min_size), least(self.min_size)))
             .or_else(|| differs("the number of files", inodes(mount.inodes), inodes(self.inodes)))
             .or_else(|| differs("the owner", id(mount.uid), id(Some(self.uid))))
             .or_else(|| differs("the group", id(mount.gid), id(Some(self.gid))))
@@ -370,9 +395,11 @@ pub fn systemd_mount(plan: &MountPlan) -> (String, String) {
     let name = format!("{}.mount", escape(&plan.point.to_string_lossy()));
     // `%` begins a specifier in unit files.
     let point = plan.point.to_string_lossy().replace('%', "%%");
+    // Reserved pages must be in the pool before the mount: from the kernel command line or a sysctl.
+    let sized = if plan.min_size.is_some() { " systemd-sysctl.service" } else { "" };
     let text = format!(
         "[Unit]\nDescription=hugetlbfs, pages of {}\nDefaultDependencies=no\n\
-         After=systemd-modules-load.service\nBefore=local-fs.target\n\n\
+         After=systemd-modules-load.service{sized}\nBefore=local-fs.target\n\n\
          [Mount]\nWhat=none\nWhere={point}\nType=hugetlbfs\nOptions=nosuid,nodev,{}\n\n\
          [Install]\nWantedBy=local-fs.target\n",
         plan.page_size,
@@ -507,7 +534,7 @@ mod persist_tests {
         std::fs::write(dir.path().join("etc/passwd"), "root:x:0:0::/:/bin/sh\nann:x:7:8::/:\n")
             .unwrap();
         std::fs::write(dir.path().join("etc/group"), "dba:x:54:ann\n").unwrap();
-        let limits = Limits { size: limit, inodes: None };
+        let limits = Limits { size: limit, ..Limits::default() };
         plan(&Root::at(dir.path()), &owner, PageSize::new(size).unwrap(), limits)
             .map_err(|error| error.to_string())
     }

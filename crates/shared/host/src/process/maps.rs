@@ -65,7 +65,7 @@ impl From<sys::procmap::Found> for Mapping {
 }
 
 /// A device number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Device {
     /// The major number: the driver.
     pub major: u32,

@@ -12,7 +12,7 @@ pub use maps::{Resident, resident, status};
 pub use maps::{Smaps, SmapsEntry};
 pub use mounts::MemoryMounts;
 pub use stat::{KeptLoad, KeptStatus, Load};
-pub use stat::{Stat, stat};
+pub use stat::{Stat, is_running, stat};
 pub use tree::{tree, tree_with_stat};
 
 /// Whether this process is in the initial pid namespace, where it can see every process (PROC_PID_INIT_INO of

@@ -23,7 +23,10 @@ impl MemoryMounts {
     pub fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
-            Err(error) if error.is_gone() || error.is_denied() => Ok(Self::default()),
+            // EINVAL: the process is ending and has no mounts any more (fs/proc_namespace.c mounts_open_common).
+            Err(error) if error.is_gone() || error.is_denied() || is_invalid(&error) => {
+                Ok(Self::default())
+            }
             text => {
                 let mut mounts = parse(&text?, &root.path(&path))?;
                 if root.is_real() {
@@ -39,6 +42,10 @@ impl MemoryMounts {
         let found = self.hugetlbfs.iter().find(|(hugetlbfs, _)| *hugetlbfs == device);
         found.map(|(_, size)| *size)
     }
+}
+
+fn is_invalid(error: &ReadError) -> bool {
+    matches!(error, ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput)
 }
 
 /// The kernel's internal hugetlbfs mounts, one for each page size. No mount table lists them. They back anonymous

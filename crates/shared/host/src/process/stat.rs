@@ -62,6 +62,11 @@ pub fn stat(root: &Root, pid: Pid) -> Result<Stat, ReadError> {
     parse(&root.read(&path)?, &root.path(&path))
 }
 
+/// Whether a process has this pid now; zombies do not count. False if `/proc` cannot be read.
+pub fn is_running(root: &Root, pid: Pid) -> bool {
+    stat(root, pid).is_ok_and(|stat| !stat.is_dead())
+}
+
 /// Reads the text of `/proc/PID/stat`; errors name `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let bad = || ReadError::malformed(path, 1, text.trim_end(), "`pid (name) state parent ...`");

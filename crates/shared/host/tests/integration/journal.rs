@@ -55,9 +55,9 @@ impl Fake {
         let done = restore_orphans(&self.journal(), &self.root()).unwrap();
         done.into_iter().map(|one| one.outcome).collect()
     }
-    /// Leaves a journal as a writer killed after `changes` would.
+    /// Leaves the journal of a writer that was killed after `changes`.
     fn leave(&self, text: impl AsRef<[u8]>) {
-        // Made by hand: opening a journal syncs the disk, and some tests leave hundreds.
+        // Write the file directly: opening a journal syncs the disk, and some tests leave hundreds.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.journal()).unwrap();
         fs::write(self.journal().join(journal::FILE), text).unwrap();
     }
@@ -110,7 +110,7 @@ fn the_journal_is_private_and_on_disk_before_the_knob_changes() {
     let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&fake.journal()), mode(&file)), (0o700, 0o600));
     assert_eq!(mode(&fake.journal().join(journal::LOCK)), 0o600);
-    // A knob that cannot be written: its record is there all the same, and harmless.
+    // Setting a knob that cannot be written fails. The journal has the record nevertheless, which is harmless.
     let read_only = Knob::vm("swappiness").unwrap();
     let text = || fs::read_to_string(&file).unwrap();
     assert!(journal.set(&read_only, "1").unwrap_err().is_gone());
@@ -166,7 +166,7 @@ fn what_somebody_else_changed_is_left_alone() {
     let (ours, now, original) = ("20".into(), "33".into(), "10".into());
     assert_eq!(done[1].outcome, Outcome::ChangedElsewhere { ours, now, original });
     assert_eq!(fake.now(&pool()), "33");
-    // Changed between two changes of ours: their value is what we go back to.
+    // If another process changes the knob between two changes of ours, its value is the one to restore.
     let mut journal = fake.open();
     journal.set(&pool(), "40").unwrap();
     fake.put(&pool(), "50");
@@ -187,7 +187,7 @@ fn surplus_pages_are_no_change_of_the_pool() {
     assert!(matches!(done[0].outcome, Outcome::Restored { .. }), "{done:?}");
 }
 
-/// Holds a changed knob until it is killed.
+/// Changes a knob and waits until it is killed.
 #[test]
 #[ignore = "run by the tests below, in a process of its own"]
 fn child_that_is_killed() {
@@ -239,6 +239,31 @@ fn the_next_writer_undoes_a_killed_ones_changes_first() {
 }
 
 #[test]
+fn what_a_dead_writer_left_is_listed_and_nothing_is_changed() {
+    let fake = Fake::new();
+    let knobs = || -> Vec<Knob> {
+        let left = journal::left_changed(&fake.journal(), &fake.root()).unwrap();
+        left.into_iter().map(|one| one.knob).collect()
+    };
+    assert_eq!(knobs(), [], "there is no journal");
+    let own = std::process::id();
+    let stat = format!("{own} (x) S 1 1 1 0 -1 0 5 0 0 0 0 0 0 0 20 0 3 0 77 4096 10 0 0 0 0");
+    fake.write(&format!("proc/{own}/stat"), &stat);
+    let mut journal = fake.open();
+    journal.set(&Knob::thp_enabled(), "always").unwrap();
+    assert_eq!(knobs(), [], "its owner runs");
+    // The same files without the process.
+    fs::remove_dir_all(fake.root().path(&format!("/proc/{own}"))).unwrap();
+    assert_eq!(knobs(), [Knob::thp_enabled()]);
+    assert_eq!(fake.now(&Knob::thp_enabled()), "always", "nothing was restored");
+    fake.write(BOOT, "99999999-2222-4333-8444-555555555555");
+    assert_eq!(knobs(), [], "a boot resets settings");
+    fake.write(BOOT, "11111111-2222-4333-8444-555555555555");
+    drop(journal);
+    assert_eq!(knobs(), []);
+}
+
+#[test]
 fn a_journal_of_another_boot_is_not_applied() {
     let fake = Fake::new();
     let header = fake.header();
@@ -258,7 +283,8 @@ fn killed_at_any_byte_the_journal_is_undone_or_had_nothing_to_undo() {
     let change_ends = whole.find(r#"{"wrote"#).unwrap() - 1;
     for cut in 0..=whole.len() {
         let fake = Fake::new();
-        // The knob is written only after its whole record: so it is 3 until then, and then 10.
+        // The knob is written only after the whole record is in the journal: a shorter journal means that the knob is
+        // still 3, a longer one that it is 10.
         fake.put(&pool(), if cut <= change_ends { "3" } else { "10" });
         fake.leave(&whole[..cut]);
         let done = fake.orphans();
@@ -309,7 +335,7 @@ fn hostile_journals_write_nothing_outside_the_knobs() {
     let read = |path| fs::read_to_string(fake.root().path(path)).unwrap();
     assert_eq!(read("etc/passwd"), "root\n");
     assert_eq!(read("proc/sys/kernel/core_pattern"), "core\n");
-    // Values that no knob takes are refused too.
+    // Values that no knob accepts are refused too.
     fake.leave(fake.header() + &change(1, pool().path(), "a\\nb", "10"));
     assert!(matches!(fake.orphans().as_slice(), [Outcome::Rejected { line: 2, .. }]));
 }
@@ -329,7 +355,7 @@ fn garbage_is_set_aside_and_other_versions_are_kept() {
     assert!(matches!(fake.orphans().as_slice(), [Outcome::OtherVersion { version: 2 }]));
     let error = Journal::open(&fake.journal(), &fake.root()).unwrap_err();
     assert!(error.to_string().contains("superpage restore"), "{error}");
-    // A journal that is no file, and a directory that others may write.
+    // The journal is not a regular file, or other users may write to its directory.
     fs::remove_file(fake.journal().join(journal::FILE)).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", fake.journal().join(journal::FILE)).unwrap();
     assert!(matches!(fake.orphans().as_slice(), [Outcome::Rejected { line: 0, .. }]));
@@ -385,8 +411,8 @@ fn a_journal_that_may_not_be_looked_into_is_not_taken_for_none() {
     if testkit::is_root() {
         let setpriv = Command::new("setpriv").arg("--version").output();
         testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
-        // Somebody else's directories, and a root that may not pass over that: the test's own
-        // program may lie where only root can start it.
+        // The directories belong to another user, and root lacks the capability to override that. The test's own
+        // program may be in a directory where only root can start it.
         std::os::unix::fs::chown(fake.journal(), Some(65534), Some(65534)).unwrap();
         let output = Command::new("setpriv")
             .arg("--bounding-set=-dac_override,-dac_read_search")

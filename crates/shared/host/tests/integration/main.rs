@@ -1,4 +1,4 @@
-//! The machine's files and pools, from fixtures and for real.
+//! The machine's files and pools, read from fixtures and from this machine.
 
 mod fixtures;
 mod journal;

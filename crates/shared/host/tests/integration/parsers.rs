@@ -1,4 +1,4 @@
-//! Pure tier: no parser panics, whatever the bytes; what is well formed survives.
+//! Pure tier: no parser panics, whatever the bytes; well-formed input is read back the same.
 
 extern crate superpage_host as host;
 
@@ -11,7 +11,7 @@ use host::{Choice, FreeContiguity, Root, ZoneFree, parse};
 use proptest::prelude::*;
 use units::{NodeId, PageSize, Pid};
 
-/// Bytes that are nearly right: lines of real files, cut and spliced with noise.
+/// Text that is nearly valid: lines of real files, cut and mixed with noise.
 fn nearly() -> impl Strategy<Value = String> {
     let line = prop_oneof![
         Just("Node 0, zone   Normal    735    580".to_string()),

@@ -1,4 +1,4 @@
-//! Pools: specs against fake roots, and growing and shrinking on the real machine.
+//! Pools: specifications on fake roots, and pools of this machine that grow and shrink.
 
 extern crate superpage_host as host;
 
@@ -91,7 +91,7 @@ fn status_knows_default_and_gigantic_sizes() {
     assert_eq!(error, "there is no pool of 32 MiB pages; this machine has 2M, 1G");
     let error = status.persistent(size(2 << 20), Some(NodeId(9))).unwrap_err().to_string();
     assert_eq!(error, "there is no node 9; this machine has node 0, node 1");
-    // Largest block unknown: not known to be gigantic, not known not to be.
+    // The largest block is unknown, so the pages are neither known to be gigantic nor known not to be.
     fs::remove_file(fake.root().path("proc/buddyinfo")).unwrap();
     assert_eq!(Status::read(&fake.root()).unwrap().gigantic[&size(1 << 30)], None);
     fs::remove_dir_all(fake.root().path("sys/kernel/mm/hugepages")).unwrap();
@@ -161,14 +161,14 @@ fn what_cannot_fit_is_refused_before_anything_is_written() {
     }
     assert_eq!(fake.now(&format!("{M2}/nr_hugepages")), "10");
     assert!(!fake.journal().exists());
-    // What one pool frees, another may take; surplus pages become persistent ones.
+    // Pages that one pool frees become available to another; surplus pages become persistent ones.
     fake.write(&format!("{G1}/free_hugepages"), "10");
     assert!(fake.apply(&["2M:+8G", "1G:-10"], Options::default()).unwrap().is_full());
 }
 
 #[test]
 fn a_partial_pool_is_reported_and_given_back_if_asked() {
-    // Surplus pages stuck at 100: what is written comes back 100 short of it.
+    // 100 surplus pages cannot be freed, so every size that is written reads back 100 pages smaller.
     let fake = Fake::new();
     fake.write(&format!("{M2}/nr_hugepages"), "110");
     fake.write(&format!("{M2}/surplus_hugepages"), "100");
@@ -248,7 +248,7 @@ mod exclusive {
             && room.is_some_and(|room| room.fits(size(bytes)) >= 3 + (512 << 20) / bytes)
     }
 
-    /// Whether so many superpages are free in one piece each, and some more: then the kernel is to give them.
+    /// Returns whether this many superpages, and some more, are free as blocks: if so, the kernel must provide them.
     fn has_free_superpages(count: u64) -> bool {
         let free = host::FreeContiguity::read(&Root::real(), size(2 << 20)).ok();
         free.and_then(|free| free.superpages).is_some_and(|free| free >= count + 128)

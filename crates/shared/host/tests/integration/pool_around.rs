@@ -1,4 +1,4 @@
-//! What is around the pools: the wanted state, mounts, shared memory, who holds what.
+//! State beyond the pools: the wanted state, mounts, shared memory, and users of pages.
 
 extern crate superpage_host as host;
 
@@ -116,7 +116,7 @@ fn what_cannot_be_had_changes_nothing_at_all() {
     assert!(matches!(fake.ensure(&nobody), Err(PoolError::NoSuchName { .. })));
     let twice = format!("{WANTED}[[pages]]\nsize = \"default\"\ncount = 1\n");
     assert!(fake.ensure(&twice).unwrap_err().to_string().contains("specified twice"));
-    // A write in the middle that fails: what was written before it is put back.
+    // If a write in the middle fails, earlier writes are undone.
     fs::remove_file(fake.root().path(&format!("{POOL}/nr_hugepages"))).unwrap();
     assert!(fake.ensure(WANTED).is_err());
     assert_eq!(fake.now("proc/sys/vm/hugetlb_shm_group"), "0");
@@ -178,6 +178,17 @@ fn users_are_found_by_mapping_and_files_by_who_holds_them() {
 mod exclusive {
     use super::*;
 
+    /// A mount point and the directories made for it; removed when this ends.
+    struct Gone<'a>(&'a Path, Vec<&'a Path>);
+    impl Drop for Gone<'_> {
+        fn drop(&mut self) {
+            let _ = mounts::remove(self.0);
+            for made in &self.1 {
+                let _ = fs::remove_dir(made);
+            }
+        }
+    }
+
     #[test]
     fn a_mount_is_made_once_holds_files_and_goes() {
         testkit::lock_machine!();
@@ -185,19 +196,10 @@ mod exclusive {
         let root = Root::real();
         let size = Status::read(&root).ok().and_then(|status| status.default);
         testkit::require!(size.is_some(), "no hugetlb");
-        // A user of a number that nobody has: a place that nobody else uses.
+        // A user with a number that does not exist on this machine, so no other process uses the directory.
         let owner = Owner::User("4294900001".to_string());
-        let limits = Limits { size: Some(ByteSize::mib(5)), inodes: Some(10) };
+        let limits = Limits { size: Some(ByteSize::mib(5)), inodes: Some(10), ..Limits::default() };
         let plan = mounts::plan(&root, &owner, size.unwrap(), limits).unwrap();
-        struct Gone<'a>(&'a Path, Vec<&'a Path>);
-        impl Drop for Gone<'_> {
-            fn drop(&mut self) {
-                let _ = mounts::remove(self.0);
-                for made in &self.1 {
-                    let _ = fs::remove_dir(made);
-                }
-            }
-        }
         let above = plan.point.ancestors().skip(1).filter(|above| !above.exists());
         let gone = Gone(&plan.point, above.collect());
         let made = mounts::make(&plan);
@@ -210,12 +212,12 @@ mod exclusive {
         fs::write(plan.point.join("left"), "").unwrap();
         let began = std::time::Instant::now();
         let is_late = || began.elapsed() > std::time::Duration::from_secs(90);
-        // In a container the first process may be closed to us.
+        // In a container the first process may not be readable.
         let (all_seen, stale) = loop {
             let users = Users::read(&root);
             let path = plan.point.join("left");
             let left = users.files.iter().find(|file| file.path == path).unwrap();
-            // A child of another test may hold our files until it executes its program.
+            // A child of another test may hold our files open until it executes its program.
             if left.stale != Stale::InUse || is_late() {
                 break (users.unknown.is_empty(), left.stale);
             }
@@ -235,6 +237,37 @@ mod exclusive {
         assert!(mounts::remove(&plan.point).unwrap_err().to_string().contains("not a hugetlbfs"));
         assert!(!plan.point.exists());
         drop(gone);
+    }
+
+    #[test]
+    fn a_mount_reserves_its_minimum_and_fails_without_it() {
+        testkit::lock_machine!();
+        testkit::require!(testkit::is_root(), "not root: nothing can be mounted");
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+        let _found = testkit::PoolsAsFound::note();
+        let (root, size) = (Root::real(), PageSize::new(2 << 20).unwrap());
+        let knob = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages";
+        testkit::require!(fs::write(knob, "0").is_ok(), "no pool of 2 MiB pages");
+        // A user of a number that nobody has: a place that nobody else uses.
+        let owner = Owner::User("4294900002".to_string());
+        let limits = Limits { min_size: Some(ByteSize::mib(5)), ..Limits::default() };
+        let plan = mounts::plan(&root, &owner, size, limits).unwrap();
+        let above = plan.point.ancestors().skip(1).filter(|above| !above.exists());
+        let _gone = Gone(&plan.point, above.collect());
+        assert!(mounts::make(&plan).is_err(), "an empty pool reserved three pages");
+        fs::write(knob, "3").unwrap();
+        let made = mounts::make(&plan);
+        testkit::require!(made.is_ok(), "nothing can be mounted here: {}", made.unwrap_err());
+        let all = mounts::mounts(&root).unwrap();
+        let found = all.iter().find(|mount| mount.point == plan.point).unwrap();
+        assert_eq!(found.min_size, Some(ByteSize::mib(6)));
+        assert_eq!(Status::read(&root).unwrap().pool(size).unwrap().reserved, Some(3));
+        assert_eq!(mounts::make(&plan).unwrap(), MountOutcome::AlreadyThere);
+        let other = Limits { min_size: None, ..limits };
+        let other = mounts::plan(&root, &owner, size, other).unwrap();
+        assert!(mounts::make(&other).unwrap_err().to_string().contains("reserved size"));
+        mounts::remove(&plan.point).unwrap();
+        assert_eq!(Status::read(&root).unwrap().pool(size).unwrap().reserved, Some(0));
     }
 
     #[test]

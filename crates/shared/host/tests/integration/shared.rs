@@ -1,4 +1,4 @@
-//! Knobs that several processes raise at a time, on fake ones in a temporary root.
+//! Knobs that several processes raise at the same time, on fake knobs in a temporary root.
 
 extern crate superpage_host as host;
 
@@ -53,7 +53,8 @@ impl Fake {
         let done = restore_orphans(&self.journal(), &self.root()).unwrap();
         done.into_iter().map(|one| one.outcome).collect()
     }
-    /// Another process that raises the limit to at least `value` and stays; it is killed when dropped.
+    /// Starts another process, which raises the limit to at least `value` and keeps it raised. The process is killed on
+    /// drop.
     fn other(&self, value: u64) -> Other {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "shared::child_that_holds", "--nocapture"]);
@@ -73,7 +74,7 @@ impl Fake {
 struct Other(Child);
 
 impl Other {
-    /// SIGKILL: nothing of it runs any more.
+    /// Kills the process by SIGKILL, so that it cannot clean up.
     fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -95,7 +96,7 @@ fn child_that_holds() {
     let _share =
         SharedKnob::raise(&journal, &root, &limit(), Claim::AtLeast(value), &|| true).unwrap();
     println!("holds");
-    // It is killed before.
+    // The process is killed long before this time.
     std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
@@ -132,7 +133,7 @@ fn pages_add_up_and_a_pool_that_got_less_gives_back_what_it_got() {
         Claim::Plus(20),
         &mut |knobs, from, to| {
             assert_eq!((from, to), (15, 35));
-            // As a kernel that has no more.
+            // The kernel has no more pages than this.
             knobs.set(&pool(), "22").map(|_| ())
         },
         &|| true,
@@ -236,7 +237,7 @@ fn a_journal_and_a_share_exclude_each_other_on_one_knob_only() {
     let refused =
         SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Claim::Plus(1), &|| true);
     assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
-    // The limit is shared while the journal is open.
+    // The limit can be shared while the journal is open.
     drop(fake.raise(&limit(), Claim::AtLeast(300)));
     drop((share, journal));
     assert_eq!((fake.now(&limit()), fake.now(&pool())), ("3".to_string(), "10".to_string()));

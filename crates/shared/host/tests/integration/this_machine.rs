@@ -1,5 +1,5 @@
-//! Kernel tier: the readers against this machine, on memory whose layout is known; privileged tier: a real setting,
-//! changed and restored.
+//! Kernel tier: the readers on this machine, with memory of known layout. Privileged tier: a real setting is changed
+//! and restored.
 
 extern crate superpage_host as host;
 
@@ -21,8 +21,8 @@ fn own() -> Pid {
     sys::param::own_pid()
 }
 
-/// A mapping with `huge` superpages and, after them, base pages, each region aligned; `None` if
-/// the machine would not give superpages. Returns it with the aligned start.
+/// Returns a mapping of `huge` superpages followed by base pages, each region aligned, and its aligned start; `None` if
+/// the machine gives no superpages.
 fn known_layout(superpage: u64, huge: u64, base: u64) -> Option<(Mapping, u64)> {
     let len = (huge + base + 1) * superpage;
     let mut mapping = Mapping::anonymous(len as usize, Backing::Pages).ok()?;
@@ -71,8 +71,8 @@ fn smaps_and_pagemap_scan_agree_on_a_known_layout() {
     assert!(whole.anon_thp.bytes() >= 6 * size && whole.anon_ratio() > Some(0.0));
 }
 
-/// Runs an ignored test of this program in a process of its own: other tests' memory is not counted, and a fork takes none of
-/// their files along.
+/// Runs an ignored test of this program in a process of its own, so that memory of other tests is not counted, and a
+/// fork inherits none of their files.
 fn passes_alone(test: &str) {
     let this = std::env::current_exe().expect("this program");
     let test = format!("this_machine::{test}");
@@ -82,7 +82,7 @@ fn passes_alone(test: &str) {
         .expect("this program runs");
     let (said, errors) =
         (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    // Past the harness's capture: what it leaves out is counted.
+    // Write past the harness's capture, so that skips are counted.
     for line in errors.lines().filter(|line| line.starts_with("skipped: ")) {
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
@@ -117,7 +117,7 @@ fn child_census_of_two_processes() {
     near(alone.coverage.eligible.bytes(), smaps.eligible.bytes(), 8 * MIB);
     assert!(alone.base_bytes >= 32 * MIB, "{alone:?}");
 
-    // A forked child shares all of it, and then writes to a half of the base pages.
+    // A forked child shares all memory, and then writes to half of the base pages.
     let before = alone.coverage.resident().bytes();
     let base = mapping.len() - 32 * MIB as usize..mapping.len() - 16 * MIB as usize;
     let (mut ready, mut go) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
@@ -127,14 +127,14 @@ fn child_census_of_two_processes() {
         both.coverage.resident().bytes()
     };
     use std::io::Read;
-    // SAFETY: the child only writes to memory that is there, to pipes, and ends.
+    // SAFETY: the child only writes to mapped memory and to pipes, and ends.
     let child = match unsafe { libc::fork() } {
         0 => {
-            // Its ends only: where the parent fails, the child reads an end, and ends.
+            // Keep only the child's ends of the pipes: if the parent fails, the child reads end-of-file, and ends.
             drop(go.1);
             let _ = ready.1.write_all(b"1");
             if go.0.read_exact(&mut [0]).is_err() {
-                // SAFETY: always possible.
+                // SAFETY: the call always succeeds.
                 unsafe { libc::_exit(1) }
             }
             for at in base.step_by(4096) {
@@ -142,7 +142,7 @@ fn child_census_of_two_processes() {
             }
             let _ = ready.1.write_all(b"2");
             let _ = go.0.read_exact(&mut [0]);
-            // SAFETY: always possible.
+            // SAFETY: the call always succeeds.
             unsafe { libc::_exit(0) }
         }
         child => Pid(child),
@@ -171,7 +171,7 @@ fn child_waste() {
         testkit::skipped!("this machine gives no superpages");
         return;
     };
-    // Four superpages full, four with one byte: nearly half of the memory is waste.
+    // Four superpages are full, and four have one nonzero byte each, so nearly half of the memory is waste.
     let skip = (start - mapping.address()) as usize;
     mapping.bytes_mut()[skip..skip + 8 * MIB as usize].fill(1);
     let found = match waste::sample(&root, own(), u32::MAX, 7) {
@@ -274,7 +274,7 @@ mod exclusive {
         let mut journal = Journal::open(&dir.path().join("journal"), &root).unwrap();
         assert!(journal.set(&knob, &asked).unwrap().is_full());
         assert_eq!(knob.read(&root).unwrap(), asked);
-        // A value the kernel refuses is an error that names the knob, and changes nothing.
+        // If the kernel refuses a value, the error names the knob, and nothing is changed.
         let error = journal.set(&knob, "many").unwrap_err().to_string();
         assert!(error.contains(knob.path()), "{error}");
         assert_eq!(journal.restore().len(), 1);
@@ -282,7 +282,7 @@ mod exclusive {
     }
 }
 
-/// Prints what reading costs: `cargo test --release -- --ignored --nocapture costs`.
+/// Prints the time of each reader: `cargo test --release -- --ignored --nocapture costs`.
 #[test]
 #[ignore = "nightly: prints times, and judges none"]
 fn costs() {

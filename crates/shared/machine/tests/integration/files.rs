@@ -1,10 +1,10 @@
-//! A machine's file that is wrong says where and what is allowed; no text makes the reader panic.
+//! The error of an invalid machine file gives the place and the allowed values; the reader panics on no text.
 
 use proptest::prelude::*;
 use superpage_machine::{Footprint, Machine, Size, names, preset_text};
 use tlb_sim::{Naive, Translate};
 
-/// The error after the first `from` became `to`, and the line of that.
+/// Replaces the first `from` by `to`; returns the error, and the changed line.
 fn error(from: &str, to: &str) -> (String, usize) {
     let text = preset_text("e3-1245v6").unwrap();
     let line = text[..text.find(from).expect(from)].lines().count() + 1;
@@ -14,7 +14,7 @@ fn error(from: &str, to: &str) -> (String, usize) {
 
 #[test]
 fn errors_say_where_and_what_is_allowed() {
-    // The line is so many above the change; 99: of no matter.
+    // Number of lines by which the error's line is above the change; 99 matches any line.
     for (from, to, above, parts) in [
         ("mhz = 3700", "mhz = 0", 0, &["mhz", "from 1 to 20000"][..]),
         ("mhz = 3700", "mhx = 3700", 0, &["mhx", "mhz"]),
@@ -99,7 +99,7 @@ proptest! {
         let changed = [&bytes[..at], insert.as_bytes(), rest].concat();
         let text = String::from_utf8_lossy(&changed);
         if let Ok(machine) = Machine::from_toml(&text, "fuzz.toml") {
-            // What was read can be used.
+            // A machine that was read can be used.
             let mut naive = Naive::new(&machine);
             for page in 0..100 {
                 naive.look_up(page * 513, Size::ALL[page as usize % 4]);

@@ -1,4 +1,4 @@
-//! The machines that are built in are read, and are what they say.
+//! The built-in machine files are valid, and have the values of their sources.
 
 use superpage_machine::{Size, names, preset};
 

@@ -1,4 +1,4 @@
-//! Programs of conditions: what is well-formed, and what it comes to.
+//! Compiled conditions: which are well-formed, and their values.
 
 use superpage_policy::Malformed::{Kinds, TooDeep};
 use superpage_policy::Step::{Apply, Not, Number};

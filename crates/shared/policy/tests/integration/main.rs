@@ -1,4 +1,4 @@
-//! What rules mean: the tables of the presets, FreeBSD's promotion, conditions, programs that run.
+//! The meaning of rules: the tables of the presets, FreeBSD's promotion, conditions.
 
 mod ahead;
 mod expressions;
@@ -6,7 +6,7 @@ mod promotion;
 mod surface;
 mod tables;
 
-/// The laboratory returns one for each fault that it simulates.
+/// The laboratory returns such a value for each simulated fault, so it should be small.
 #[test]
 fn how_a_fault_is_served_fits_a_word() {
     assert_eq!(size_of::<superpage_policy::FaultAction>(), 8);

@@ -5,7 +5,7 @@ use superpage_policy::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 
 const CLEAN: [u64; 8] = [0; 8];
 const DIRTY: [u64; 8] = [!0; 8];
-/// All but page 77.
+/// All pages but page 77.
 const ALMOST: [u64; 8] = [!0, !(1 << 13), !0, !0, !0, !0, !0, !0];
 const MIXED: [u64; 8] = [!0, !0, 0, 0, !0, !0, !0, 0];
 
@@ -18,8 +18,9 @@ fn in_place_promotion() {
     for [full, mapped, uniform, accessed, writable] in booleans() {
         for dirty in [&CLEAN, &ALMOST, &MIXED, &DIRTY] {
             let made = promotion(&Pages { full, mapped, uniform, accessed, writable, dirty });
-            // From the rule: 512 valid entries of a full reservation, alike; clean writable ones lose
-            // their write permission, then entries with and without it must not be mixed.
+            // The expected result, derived from the rule: all 512 entries of a full reservation must be valid and
+            // alike. Clean writable entries lose their write permission first, and then entries with and without it
+            // must not be mixed.
             let writable_entries = match dirty {
                 _ if !writable => 0,
                 map => map.iter().map(|word| word.count_ones()).sum(),
@@ -59,7 +60,7 @@ fn direct_mapping_by_a_soft_fault() {
                     anonymous,
                 };
                 let possible = full && valid && inside && congruent && !wired;
-                // All are dirty, except possibly the page that faulted.
+                // All pages are dirty, except possibly the faulting one.
                 let all_dirty = *dirty == DIRTY || (*dirty == ALMOST && slot == 77);
                 let relaxed = rule == CleanPages::Relaxed && anonymous;
                 let expected = match (possible, writable) {
@@ -79,7 +80,7 @@ fn direct_mapping_by_a_soft_fault() {
             }
         }
     }
-    // Read-only: 2 (busy) x 2 (anonymous) x 2 rules x 5 maps. Writable: 2 of the 5 maps are all dirty,
-    // in 2 x 2 cases; the other 3 pass where the rule is relaxed and the memory anonymous.
+    // Read-only faults: 2 (busy) x 2 (anonymous) x 2 rules x 5 maps. Write faults: 2 of the 5 maps are all dirty, in 2
+    // x 2 cases; the other 3 are accepted if the rule is relaxed and the memory is anonymous.
     assert_eq!(made, [2560 - 40 - 11, 40, 11]);
 }

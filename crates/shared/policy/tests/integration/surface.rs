@@ -1,4 +1,4 @@
-//! The page about the public surface has all of it.
+//! docs/policy.md lists the whole public interface of `policy`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const LIB: &str = include_str!("../../src/lib.rs");
 
-/// What is written as code on the page.
+/// Returns the page's text in backticks.
 fn code() -> String {
     let page = include_str!("../../../../../docs/policy.md");
     let (_, surface) = page.split_once("\n## The public surface on one page\n").expect("the part");
@@ -18,7 +18,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Names between braces, or the one name, after each of these.
+/// Returns the name, or the names between braces, after each occurrence of `before`.
 fn names<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
     let lists = text.split(before).skip(1).filter_map(|rest| rest.split_once(';'));
     let names = lists.flat_map(|(list, _)| list.rsplit("::").next());
@@ -28,7 +28,7 @@ fn names<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Functions of `impl Policy`, those of executors' programs apart.
+/// Returns the functions of `impl Policy`, without those for conditions.
 fn questions() -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = fs::read_dir(sources).expect("sources").map(|entry| entry.expect("a file").path());
@@ -90,7 +90,7 @@ fn every_action_is_on_the_page() {
     }
 }
 
-/// Of an enum.
+/// Returns the variants of an enum.
 fn variants<'a>(source: &'a str, head: &str) -> Vec<&'a str> {
     let (_, variants) = source.split_once(head).expect(head);
     let (variants, _) = variants.split_once("\n}").expect("its end");

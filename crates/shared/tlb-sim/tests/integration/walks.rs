@@ -1,9 +1,9 @@
-//! What walks cost: held against published figures, and against what must be so.
+//! Costs of walks, compared with published figures and with calculations.
 
 use machine::{Footprint, Machine, Nested, Size, Tally, names, preset};
 use superpage_tlb_sim::{Naive, Translate, Visitor, dispatch};
 
-/// Random accesses to so many pages of this size.
+/// Random accesses to `pages` pages of one size.
 struct Gups {
     pages: u32,
     size: Size,
@@ -23,7 +23,7 @@ impl Visitor for Gups {
     }
 }
 
-/// Walk cycles of 200,000 random accesses to 64 GiB.
+/// Returns walk cycles of 200,000 random accesses to 64 GiB.
 fn gups(machine: &Machine, size: Size) -> f64 {
     let pages = 1 << 24;
     let tally = dispatch(machine, Gups { pages, size });
@@ -54,7 +54,7 @@ fn a_guest_pays_more_and_least_with_superpages_on_both_sides() {
         assert!(gups(&small, size) > gups(&large, size));
     }
     assert!(gups(&large, Size::Large) < gups(&large, Size::Base));
-    // A guest's superpages on the host's base pages are kept as base pages.
+    // If the host has base pages, a TLB entry of a guest's superpage maps a base page.
     assert_eq!(small.entry_size(Size::Large), Size::Base);
 }
 
@@ -86,12 +86,14 @@ fn a_sequential_pass_reads_one_line_for_eight_pages() {
     let tally = dispatch(&preset("cascade-lake").unwrap(), Pass);
     assert_eq!(tally.all_walks(), 80_000);
     assert_eq!(tally.near[0], 70_000);
-    // 157 regions: each first page reads its directory entry, the others only their own.
+    // In each of 157 regions, the walk for the first page also reads the directory entry. All other walks read only
+    // their own entry.
     assert_eq!(tally.reads(), 80_000 + 157 + 1 + 1);
     assert_eq!(tally.l1_hits(), 0);
 }
 
-/// Pages of 16 KiB hold 2,048 entries of 8 bytes: a pass over 4,096 pages walks for each, and needs two pages of the table.
+/// A page of 16 KiB holds 2,048 entries of 8 bytes. A pass over 4,096 pages walks for each page, and needs translations
+/// of two pages of the table.
 #[test]
 fn a_linear_table_needs_translations_itself() {
     let machine = preset("itanium2-16k").unwrap();
@@ -101,14 +103,15 @@ fn a_linear_table_needs_translations_itself() {
     });
     let walks = naive.tally().walks[Size::Base as usize];
     assert_eq!((walks[1], walks[3]), (4094, 2));
-    // Far apart, each page of the table is another: none of 128 is there still when its turn comes again.
+    // The pages are far apart, so each one has its own page of the table, and no translation of these 128 is still in
+    // the TLB at the next pass.
     let before = naive.tally();
     (0..1024).for_each(|page| {
         naive.look_up((page % 256 + 2) * 2048, Size::Base);
     });
     let walks = (naive.tally() - before).walks[Size::Base as usize];
     assert_eq!((walks[1], walks[3]), (0, 1024));
-    // The handler and the two loads above the leaf are what it costs.
+    // The cost is that of the handler and of the two loads above the leaf.
     let cost = |reads: usize| {
         let mut tally = Tally::default();
         tally.walks[0][reads] = 1;
@@ -117,7 +120,8 @@ fn a_linear_table_needs_translations_itself() {
     assert!(cost(3) - cost(1) >= 60.0 + 2.0 * 5.0, "{} {}", cost(3), cost(1));
 }
 
-/// A walk of a hashed table costs the same for a page's neighbour as for any other page, and more than the load once groups fill up.
+/// A walk of a hashed table costs the same for adjacent pages as for random pages. Once groups fill up, it costs more
+/// than one load.
 #[test]
 fn a_hashed_table_knows_no_neighbours() {
     let machine = preset("ppc970").unwrap();
@@ -128,7 +132,8 @@ fn a_hashed_table_knows_no_neighbours() {
     tally.near[0] = 1000;
     assert_eq!(machine.walk_cycles(&tally, footprint(1 << 18)), alone);
     assert!((540.0..=563.0).contains(&(alone / 1000.0)), "{alone}");
-    // Few pages: their lines stay in the caches. More than places: each second entry is in the second group.
+    // With few pages, their lines stay in the caches. With more pages than slots, every second entry is in its second
+    // group.
     assert!(machine.walk_cycles(&tally, footprint(64)) < 40.0 * 1000.0);
     assert!(machine.walk_cycles(&tally, footprint(16 << 20)) > 1.5 * 551.0 * 1000.0);
 }

@@ -1,4 +1,4 @@
-//! What the tests of traces share: streams of any kind, and a stream as a plain list.
+//! Shared helpers: random streams, and a stream as a plain list.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use superpage_trace::{
     Source, Writer,
 };
 
-/// One thing after another: what a stream is, however it is cut into blocks.
+/// An item of a stream. A list of items does not depend on how the stream is divided into blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     Access(Access, u32),
@@ -64,7 +64,7 @@ pub fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Accesses of one kind: few pages, many, or any that there can be.
+/// Accesses to one kind of pages: few, many, or any possible.
 pub fn access() -> impl Strategy<Value = Access> {
     let page = prop_oneof![5 => 0u32..40, 3 => 0u32..5_000, 1 => 0u32..1 << 31];
     (page, any::<bool>()).prop_map(|(page, writes)| {
@@ -72,7 +72,7 @@ pub fn access() -> impl Strategy<Value = Access> {
     })
 }
 
-/// A piece of a stream.
+/// A block of a stream.
 pub fn block() -> impl Strategy<Value = Block> {
     let count = prop_oneof![10 => 1u32..4, 2 => 250u32..260, 1 => 1u32..];
     let counted = vec((access(), count), 0..200).prop_map(|records| records.into_iter().unzip());
@@ -86,7 +86,7 @@ pub fn block() -> impl Strategy<Value = Block> {
     })
 }
 
-/// A block as a list.
+/// Returns a block as a list of items.
 pub fn items(block: &Block) -> Vec<Item> {
     let mut items = Vec::new();
     let mut events = block.events.iter().peekable();
@@ -101,7 +101,7 @@ pub fn items(block: &Block) -> Vec<Item> {
     items
 }
 
-/// Everything that is left of a source.
+/// Returns all remaining items of a source.
 pub fn drain<S: Source>(source: &mut S) -> Result<Vec<Item>, S::Error> {
     let (mut all, mut block) = (Vec::new(), Block::default());
     while source.next(&mut block)? {

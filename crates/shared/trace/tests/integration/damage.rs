@@ -1,8 +1,8 @@
-//! Damaged and invented bytes for every reader: an error or the truth, never a panic and never memory
-//! that the bytes do not justify.
+//! Damaged and random bytes for every reader: the result is an error or the correct data. Readers never panic, and
+//! never allocate more memory than the bytes justify.
 //!
 //! `SUPERPAGE_FUZZ_SECONDS=300 cargo test --release -p superpage-trace --test integration damage::long -- --nocapture`
-//! goes on for that long with other seeds.
+//! continues for that time with other seeds.
 
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// Flips, cuts, copies, inserts, sets: what happens to files.
+/// Flips bits, truncates, copies, inserts or overwrites bytes.
 fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
     for _ in 0..=dice.below(4) {
         let (at, other) = (dice.below(bytes.len()), dice.below(bytes.len()));
@@ -54,7 +54,7 @@ fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-/// Valid traces: with every coding and every event.
+/// Valid traces, which together have every coding and every event.
 static TRACES: LazyLock<Vec<(Vec<u8>, Vec<Item>)>> = LazyLock::new(|| {
     let mut dice = Dice(7);
     let mut all = Vec::new();
@@ -89,7 +89,8 @@ static TRACES: LazyLock<Vec<(Vec<u8>, Vec<Item>)>> = LazyLock::new(|| {
     all
 });
 
-/// Reads all of some bytes, and looks at what a simulator relies on. Where they were cut, if they were.
+/// Reads the bytes to their end, and checks properties on which a simulator relies. Returns the items, and where the
+/// file was truncated, if it was.
 fn read(bytes: Vec<u8>) -> Result<(Vec<Item>, Option<u64>), TraceError> {
     let length = bytes.len() as u64;
     let mut reader = Reader::new(Cursor::new(bytes), Path::new("x"))?;
@@ -112,7 +113,7 @@ fn read(bytes: Vec<u8>) -> Result<(Vec<Item>, Option<u64>), TraceError> {
 }
 
 trait UntilWrong: Sized {
-    /// The checker, until it has found the stream wrong.
+    /// Runs the checker until it finds an error in the stream.
     fn filter_map_ok(self, block: &Block) -> Self;
 }
 
@@ -122,7 +123,7 @@ impl UntilWrong for Option<Checker> {
     }
 }
 
-/// One damaged trace: it is told, or nothing happened.
+/// Tests one damaged trace: the damage is reported, or the data are still correct.
 fn damaged(seed: u64) {
     let mut dice = Dice(seed);
     let (bytes, truth) = &TRACES[dice.below(TRACES.len())];
@@ -130,7 +131,7 @@ fn damaged(seed: u64) {
     damage(&mut copy, &mut dice);
     let same = copy == *bytes;
     match read(copy) {
-        // Without its end nothing but its form vouches for a chunk.
+        // Without the end of the file, a chunk is protected only by its format.
         Ok((_, Some(_))) => assert!(!same),
         Ok((items, None)) => assert!(items == *truth),
         Err(error) => {
@@ -140,12 +141,12 @@ fn damaged(seed: u64) {
     }
 }
 
-/// Where things are in a file (FORMAT.md).
+/// Offsets in a file (FORMAT.md).
 const TRAILER: usize = 32;
 const CHUNKS: usize = 48;
 const ENTRY: usize = 44;
 
-/// One damaged trace whose checksums are right again: what only malice, or a wrong writer, makes.
+/// Tests one damaged trace with corrected checksums, as only an attacker or a faulty writer produces.
 fn forged(seed: u64) {
     let mut dice = Dice(seed);
     let (bytes, _) = &TRACES[dice.below(TRACES.len())];
@@ -156,7 +157,7 @@ fn forged(seed: u64) {
     let foot = number(bytes, end);
     let head = 12 + usize::from(u16::from_le_bytes([bytes[10], bytes[11]]));
     let mut copy = bytes.clone();
-    // In place only: chunks, footer and header stay where they are.
+    // Damage inside the sections only: chunks, footer and header keep their places.
     for _ in 0..=dice.below(3) {
         let begin = [12, head + 8, foot][dice.below(3)];
         let stop = if begin == 12 {
@@ -166,7 +167,7 @@ fn forged(seed: u64) {
         } else {
             foot
         };
-        // Heads of columns and first fields are where decisions are made.
+        // Most decisions of the reader depend on the heads of columns and on the first fields.
         let near = if dice.below(2) == 0 { 160 } else { usize::MAX };
         let at = begin + dice.below((stop - begin).min(near));
         match dice.below(3) {
@@ -192,7 +193,7 @@ fn forged(seed: u64) {
     }
 }
 
-/// Any bytes, most of them with a good beginning.
+/// Tests random bytes, most of them with a valid beginning.
 fn invented(seed: u64) {
     let mut dice = Dice(seed);
     let (bytes, _) = &TRACES[0];
@@ -206,7 +207,7 @@ fn invented(seed: u64) {
 
 const LACKEY: &[u8] = include_bytes!("../fixtures/true.lackey.xz");
 
-/// Valid inputs of every importer, plain and packed.
+/// Valid inputs of every importer, plain and compressed.
 static INPUTS: LazyLock<Vec<(Format, PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     let mut dice = Dice(3);
     let mut words = |bits: u64, count: usize| -> Vec<u8> {
@@ -229,7 +230,7 @@ static INPUTS: LazyLock<Vec<(Format, PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     ]
 });
 
-/// One import of damaged or invented bytes. What comes of it is sound.
+/// Tests one import of damaged or random bytes. If a trace results, it is valid.
 fn imported(seed: u64) {
     let mut dice = Dice(seed);
     let (format, path, bytes) = &INPUTS[dice.below(INPUTS.len())];
@@ -299,7 +300,7 @@ fn every_truncation_is_told_and_the_beginning_read() {
         let foot = u64::from_le_bytes(bytes[foot..foot + 8].try_into().unwrap());
         for length in 0..bytes.len() {
             match read(bytes[..length].to_vec()) {
-                // There is one chunk, and it is there or not.
+                // The trace has one chunk, which is either complete or missing.
                 Ok((items, cut)) if (length as u64) < foot => {
                     assert!(items.is_empty() && cut < Some(foot), "{length}: {cut:?}");
                 }
@@ -316,7 +317,7 @@ fn every_truncation_is_told_and_the_beginning_read() {
     }
 }
 
-/// Chunks that were written are read, whatever is left of the next.
+/// Complete chunks are read, whatever remains of the next one.
 #[test]
 fn a_trace_is_read_up_to_where_it_was_cut() {
     let dir = tempfile::tempdir().unwrap();
@@ -341,7 +342,7 @@ fn a_trace_is_read_up_to_where_it_was_cut() {
         for length in [chunk.offset, chunk.offset + 3, chunk.offset + 20, end - 1] {
             let (items, cut) = read(bytes[..length as usize].to_vec()).unwrap();
             assert_eq!(cut, Some(chunk.offset), "chunk {number}, {length} bytes");
-            // Two events, if there is a chunk, and the records before.
+            // Two events, if there is a chunk, and all earlier records.
             let there = chunk.before as usize + 2 * usize::from(number > 0);
             assert!(items == truth[..there], "chunk {number}, {length} bytes");
         }
@@ -365,7 +366,7 @@ fn every_flipped_bit_is_told() {
     }
 }
 
-/// Other cases than the properties draw, for as long as it is told.
+/// Draws other cases than the property tests, for the requested time.
 #[test]
 #[ignore = "nightly: damaged traces for half a minute"]
 fn long() {

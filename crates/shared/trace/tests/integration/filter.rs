@@ -1,4 +1,4 @@
-//! Filters leave out what no TLB of their kind sees: against a naive LRU, miss by miss.
+//! Filters remove only accesses that hit in every TLB of their kind: compared with a simple LRU model, miss by miss.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use superpage_trace::{
     Access, Backing, Block, Event, Filter, Header, MruSets, Page, Pages, Process, Region, SLOTS,
 };
 
-/// Sets of lists, the last used first.
+/// Sets as lists, most recently used first.
 struct Lru {
     sets: Vec<Vec<u64>>,
     ways: usize,
@@ -33,18 +33,18 @@ impl Lru {
     }
 }
 
-/// What a machine sees of a stream.
+/// The effects of a stream on a machine.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     /// The misses in order: array (base, superpage, second level) and key.
     misses: Vec<(u8, u64)>,
-    /// Between two events: the pages that were touched, and those that were written.
+    /// For each interval between two events: the pages that were touched, and those that were written.
     touched: Vec<(BTreeSet<u32>, BTreeSet<u32>)>,
     accesses: u64,
 }
 
-/// A first level split by size, a second for both; every second region is on a superpage, and an event
-/// changes that and flushes.
+/// Simulates a first level that is split by size, and a second level for both sizes. Every second region is on a
+/// superpage. Events change that and flush the TLB.
 fn simulate(
     items: &[Item],
     (base, base_ways): (usize, usize),
@@ -98,7 +98,7 @@ fn stream() -> impl Strategy<Value = Vec<Block>> {
         let page = Page::new(Region(region), slot);
         if writes { Access::write(page) } else { Access::read(page) }
     });
-    // A few places between which a program goes to and fro.
+    // A program that moves among a few places.
     let walk = (vec(access, 1..8), vec(any::<prop::sample::Index>(), 0..300)).prop_map(
         |(places, steps)| steps.iter().map(|step| places[step.index(places.len())]).collect(),
     );
@@ -144,7 +144,7 @@ proptest! {
         };
         assert!(MruSets::INTEL.is_exact_for(base as u32, large as u32));
         let plain = all(Filter::None);
-        // Any TLB, also one of a single set.
+        // This filter is exact for any TLB, also for one with a single set.
         prop_assert_eq!(&all(Filter::SamePage), &plain);
         prop_assert_eq!(&all(Filter::SetMru(MruSets::INTEL)), &plain);
     }

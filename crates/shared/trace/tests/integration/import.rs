@@ -1,4 +1,4 @@
-//! Foreign traces: real, made here, and wrong ones.
+//! Imported traces: real ones, generated ones, and invalid ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn make(import_: &Import, name: &str, bytes: &[u8], output: &Path) -> Result<Imp
     import(&import_, input, output, &mut |_| ControlFlow::Continue(()))
 }
 
-/// The pages that a trace accesses, by address, with writes.
+/// Returns the pages that a trace accesses, by address, with the writes.
 fn pages(path: &Path) -> Vec<(u64, bool, u32)> {
     let mut starts = BTreeMap::new();
     let mut out = Vec::new();
@@ -88,7 +88,7 @@ fn lackey_by_hand() {
     let text =
         b"==1== Lackey\n--1-- more\n\nI  04000000,3\n L 1000,8\n S 1ffc,8\n M 7fff0000,4\r\n";
     make(&options(Format::Lackey), "x", text, &path).unwrap();
-    // 1ffc,8 lies in two pages.
+    // 1ffc,8 crosses a page boundary.
     let data = [(1, false, 1), (1, true, 1), (2, true, 1), (0x7fff0, false, 1), (0x7fff0, true, 1)];
     assert_eq!(pages(&path), data);
     sound(&path);
@@ -185,7 +185,7 @@ fn wrong_inputs_say_where() {
         (Format::Lackey, b" L 1000,99999999\n", "line 1"),
         (Format::Lackey, b"I  1000,8\n", "x: holds no access"),
         (Format::Lackey, &packed(100), "cannot be read on"),
-        // Unpacked up to the end of a block before its check tells.
+        // The decompressed data up to the end of a block are read before its checksum detects the error.
         (Format::Lackey, &flipped, "x: line "),
         (Format::Raw, b"1234567", "x: byte 0: 7 bytes are left"),
         (Format::Raw, &far, "x: byte 33554432: more than 4194304 regions"),
@@ -195,7 +195,7 @@ fn wrong_inputs_say_where() {
         let error = make(&options(*format), "x", bytes, &path).unwrap_err().to_string();
         assert!(error.contains(part), "{format:?}: {error}");
         assert_eq!(error.lines().count(), 1, "{error}");
-        // Neither the trace nor anything beside it.
+        // Neither the trace nor any other file is left.
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Traces, written, read, imported and damaged.
+//! Traces: written, read back, imported, and damaged.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What was written is read back, wherever chunks and blocks are cut.
+//! A trace that was written reads back the same, wherever chunks and blocks end.
 
 use crate::common::{Item, block, drain, items, read, write};
 use proptest::collection::vec;
@@ -12,7 +12,7 @@ fn header(filter: Filter) -> Header {
     Header { filter, ..Header::new("test") }
 }
 
-/// Records of one page in a row joined, as the same-page filter does it.
+/// Joins consecutive records of one page, as the same-page filter does.
 fn joined(items: Vec<Item>) -> Vec<Item> {
     let mut out: Vec<Item> = Vec::new();
     for item in items {
@@ -45,7 +45,7 @@ proptest! {
     }
 }
 
-/// A stream of many chunks and of every coding: few pages, more than 256, more than 65,536.
+/// A stream of many chunks, with every coding: few pages, more than 256, and more than 65,536.
 fn long() -> Vec<Block> {
     let mut state = 1u64;
     let mut draw = move |below: u32| {
@@ -108,7 +108,8 @@ fn a_stream_of_events_only_and_an_empty_one() {
     assert!(read(&path) == items(&block));
 }
 
-/// Whatever its offset: no pages of its own lie there. (The reader refused what the writer had written.)
+/// A child of a process without mappings is valid with any offset, because it has no pages. (The reader used to refuse
+/// such traces of the writer.)
 #[test]
 fn a_child_of_who_has_nothing_mapped() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use host::pool::boot::{self, BootPages, BootPool};
+use host::pool::boot::{self, Applied, BootPages, BootPool};
+use host::pool::mounts::{self, Limits, Owner};
 use host::pool::{Change, PoolError, PoolName, Spec, SpecError, Status};
-use units::{NodeId, PageSize};
+use units::{ByteSize, NodeId, PageSize};
 
 use crate::exit::{self, Done, Failure};
 
@@ -14,11 +15,11 @@ use crate::exit::{self, Done, Failure};
 /// current pools. For one NUMA node, write SIZE:NODE=PAGES.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pools: 1G:2, 2M:1G, or for nodes 1G:0=1 1G:1=2.
+    /// Pools: 1G:2, 2M:1G, or for nodes 1G:0=1,1=2; several as words, or with commas (2M:512,1G:4).
     #[arg(value_name = "SPEC")]
     specs: Vec<String>,
 
-    /// Default page size, for programs that ask for none.
+    /// Default page size, for programs that ask for none (kernel command line, sysctl).
     #[arg(long, value_name = "SIZE", value_parser = super::pool_name)]
     default_size: Option<PoolName>,
 
@@ -26,28 +27,61 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "command-line", value_name = "KIND")]
     format: Kind,
 
-    /// File that the systemd unit passes to `superpage pool ensure`.
-    #[arg(long, default_value = "/etc/superpage/pools.toml", value_name = "FILE")]
-    file: PathBuf,
+    /// File that the systemd unit passes to `superpage pool ensure` if no SPEC is given
+    /// [default: /etc/superpage/pools.toml].
+    #[arg(long, value_name = "FILE", conflicts_with = "specs")]
+    file: Option<PathBuf>,
+
+    /// Reserve all pages of the pool for the mount (min_size=); for the formats fstab and mount.
+    #[arg(long)]
+    reserve: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// Kernel command line.
+    #[value(alias = "kernel")]
     CommandLine,
-    /// A unit that runs `superpage pool ensure FILE`.
+    /// A unit that runs `superpage pool set`, or without a SPEC `superpage pool ensure FILE`.
     Systemd,
-    /// Lines for /etc/sysctl.d (the default size only).
+    /// Lines for /etc/sysctl.d (the default size only; others as comments).
     Sysctl,
     /// Lines for /etc/tmpfiles.d (every size).
     Tmpfiles,
+    /// Lines for /etc/fstab that mount hugetlbfs, as large as each pool.
+    Fstab,
+    /// systemd mount units of hugetlbfs, as large as each pool.
+    Mount,
+}
+
+impl Kind {
+    fn takes_default_size(self) -> bool {
+        matches!(self, Self::CommandLine | Self::Sysctl)
+    }
+
+    fn is_mount(self) -> bool {
+        matches!(self, Self::Fstab | Self::Mount)
+    }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    if args.format == Kind::Systemd {
-        let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("superpage"));
-        let file = std::path::absolute(&args.file).unwrap_or(args.file);
-        exit::print(&boot::systemd_unit(&own, &file))?;
+    let kind = args.format;
+    if args.default_size.is_some() && !kind.takes_default_size() {
+        return Err(Failure::usage(
+            "--default-size is set on the kernel command line only; leave it away, or use --format command-line",
+        ));
+    }
+    if args.reserve && !kind.is_mount() {
+        return Err(Failure::usage("--reserve is for mounts: use --format fstab or mount"));
+    }
+    if args.file.is_some() && kind != Kind::Systemd {
+        return Err(Failure::usage("--file is for a unit: use --format systemd"));
+    }
+    let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("superpage"));
+    if kind == Kind::Systemd && args.specs.is_empty() {
+        let file = args.file.unwrap_or_else(|| PathBuf::from("/etc/superpage/pools.toml"));
+        let file = std::path::absolute(&file).unwrap_or(file);
+        exit::print(&boot::systemd_unit(&own, &Applied::File(&file)))?;
         return Ok(Done::Fine);
     }
     // The configuration may be for another machine: accept named sizes that this machine lacks.
@@ -59,18 +93,58 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     let size = |name: PoolName| size_of(name, status.as_ref());
     let default = args.default_size.map(size).transpose()?;
-    let text = match args.format {
+    let mut done = Done::Fine;
+    let text = match kind {
         Kind::CommandLine => format!("{}\n", boot::command_line(&pools, default)),
         Kind::Tmpfiles => boot::tmpfiles(&pools),
-        Kind::Sysctl => sysctl(&pools, default.or(status.and_then(|status| status.default)))?,
-        Kind::Systemd => String::new(),
+        Kind::Sysctl => {
+            let lines = boot::sysctl(&pools, default.or(status.and_then(|status| status.default)));
+            for pool in &lines.missing {
+                done = Done::Negative;
+                exit::say(&format!(
+                    "sysctl sizes only the pool of the default page size on the whole machine; {} pages need \
+                     `{}` on the kernel command line, or --format tmpfiles",
+                    pool.size,
+                    pool.kernel_words()
+                ));
+            }
+            lines.text
+        }
+        Kind::Systemd if pools.is_empty() => String::new(),
+        Kind::Systemd => boot::systemd_unit(&own, &Applied::Pools(&pools)),
+        Kind::Fstab | Kind::Mount => mounts_of(&pools, kind, args.reserve)?,
     };
     if text.trim().is_empty() {
         exit::say("every pool is empty; name pools, e.g. 1G:2");
         return Ok(Done::Fine);
     }
     exit::print(&text)?;
-    Ok(Done::Fine)
+    Ok(done)
+}
+
+/// Lines or units that mount hugetlbfs with `size=` of each pool, and with `min_size=` if `reserve`.
+fn mounts_of(pools: &[BootPool], kind: Kind, reserve: bool) -> Result<String, Failure> {
+    let mut text = String::new();
+    for pool in pools.iter().filter(|pool| pool.total() > 0) {
+        let bytes = ByteSize(pool.total().saturating_mul(pool.size.bytes()));
+        let limits = Limits { size: Some(bytes), min_size: reserve.then_some(bytes), inodes: None };
+        let plan = mounts::plan(&host::Root::real(), &Owner::Everybody, pool.size, limits)?;
+        if reserve {
+            text += &format!(
+                "# min_size: the mount needs {} free pages when it is made. Size the pool before: {}\n",
+                pool.total(),
+                pool.kernel_words()
+            );
+        }
+        match kind {
+            Kind::Fstab => text += &mounts::fstab_line(&plan),
+            _ => {
+                let (name, unit) = mounts::systemd_mount(&plan);
+                text += &format!("# /etc/systemd/system/{name}\n{unit}\n");
+            }
+        }
+    }
+    Ok(text)
 }
 
 fn size_of(name: PoolName, status: Option<&Status>) -> Result<PageSize, PoolError> {
@@ -81,9 +155,30 @@ fn size_of(name: PoolName, status: Option<&Status>) -> Result<PageSize, PoolErro
     }
 }
 
-fn read(specs: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Failure> {
+/// The specs of all words: commas separate them. A part without a page size names another node: `1G:0=1,1=2`.
+fn parts(words: &[String]) -> Vec<String> {
+    let mut parts = Vec::new();
+    for word in words {
+        let mut size = "";
+        for part in word.split(',') {
+            match part.split_once(':') {
+                Some((before, _)) => {
+                    size = before;
+                    parts.push(part.to_string());
+                }
+                None if part.contains('=') && !size.is_empty() => {
+                    parts.push(format!("{size}:{part}"));
+                }
+                None => parts.push(part.to_string()),
+            }
+        }
+    }
+    parts
+}
+
+fn read(words: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Failure> {
     let mut pools: Vec<BootPool> = Vec::new();
-    for text in specs {
+    for text in &parts(words) {
         // In `1G:0=2`, node 0 gets two pages.
         let on_node = text.split_once(':').and_then(|(size, rest)| {
             let (node, pages) = rest.split_once('=')?;
@@ -122,22 +217,4 @@ fn as_now(status: &Status) -> Vec<BootPool> {
         Some(BootPool { size: *size, pages: BootPages::Anywhere(pages) })
     });
     pools.collect()
-}
-
-fn sysctl(pools: &[BootPool], default: Option<PageSize>) -> Result<String, Failure> {
-    let mut pages = None;
-    for pool in pools {
-        match &pool.pages {
-            BootPages::Anywhere(count) if Some(pool.size) == default => pages = Some(*count),
-            _ => {
-                return Err(Failure::usage(format!(
-                    "sysctl can only size the default pool on the whole machine, not {} pages{}; \
-                     use --format tmpfiles",
-                    pool.size,
-                    if matches!(pool.pages, BootPages::OnNodes(_)) { " by node" } else { "" }
-                )));
-            }
-        }
-    }
-    Ok(boot::sysctl(pages, &[]))
 }

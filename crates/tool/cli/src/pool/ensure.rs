@@ -14,8 +14,8 @@ use crate::exit::{self, Done, Failure};
 /// Apply a file of pools, mounts and settings.
 ///
 /// A second run changes nothing. Settings that the file does not name are left alone. The file is TOML: [[pages]] with
-/// size, count, node and overcommit; [[mounts]] with size, owner, max_size and max_inodes; shm_group, shmmax,
-/// min_free_kbytes.
+/// size, count, node and overcommit; [[mounts]] with size, owner, max_size, min_size and max_inodes;
+/// shm_group, shmmax, min_free_kbytes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to apply.

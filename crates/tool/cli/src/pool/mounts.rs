@@ -60,6 +60,10 @@ struct CreateArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     max_size: Option<ByteSize>,
 
+    /// Pages that the pool reserves for this mount, rounded up to whole pages. Mounting fails if the pool has fewer.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    min_size: Option<ByteSize>,
+
     /// Maximum number of files.
     #[arg(long, value_name = "N")]
     max_inodes: Option<u64>,
@@ -123,13 +127,14 @@ fn table(mounts: &[Mount]) -> String {
             report::format::clipped(&mount.point.display().to_string(), 80),
             mount.page_size.map_or("unknown".to_string(), |size| size.to_string()),
             limit(mount.size),
+            mount.min_size.map_or("none".to_string(), |bytes| bytes.to_string()),
             mount.inodes.map_or("no limit".to_string(), |inodes| inodes.to_string()),
             mount.uid.unwrap_or(0).to_string(),
             mount.gid.unwrap_or(0).to_string(),
             format!("{:04o}", mount.mode.unwrap_or(0o755)),
         ]
     });
-    let header = ["mount", "pages", "size", "files", "uid", "gid", "mode"];
+    let header = ["mount", "pages", "size", "reserved", "files", "uid", "gid", "mode"];
     show::table(&header, rows.collect(), &[0])
 }
 
@@ -152,7 +157,7 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
     if sizes.is_empty() {
         sizes = status.pools.sizes.keys().copied().collect();
     }
-    let limits = Limits { size: args.max_size, inodes: args.max_inodes };
+    let limits = Limits { size: args.max_size, min_size: args.min_size, inodes: args.max_inodes };
     // Check all mounts before creating any.
     let plans = sizes
         .iter()

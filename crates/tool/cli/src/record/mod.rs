@@ -190,7 +190,7 @@ fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failur
         sys::wait::reap(units::Pid(child.id() as i32)).map_err(Failure::cannot)?;
     if let Some(signal) = status.signal() {
         exit::say(&format!(
-            "the program unrecorded was killed by signal {signal}: its time is not told"
+            "without recording, the program was killed by signal {signal}: its native time is unknown"
         ));
         return Ok(None);
     }

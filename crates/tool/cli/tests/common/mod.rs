@@ -1,4 +1,4 @@
-//! What the command's tests share.
+//! Shared helpers of the command's tests.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::os::unix::process::CommandExt;
@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// The command, with nothing of the surroundings that would change what it does.
+/// Returns the command, in an environment without variables that would affect it.
 pub fn superpage(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
-    // As `cargo run` sets them too, for which `superpage lab` is built first.
+    // `cargo run` sets these too, and with them `superpage lab` would build the laboratory first.
     command.env_remove("CARGO").env_remove("CARGO_MANIFEST_DIR");
-    // A shell without job control has what it starts in the background ignore these, and the command heeds that.
-    // SAFETY: async-signal-safe calls, between fork and exec.
+    // A shell without job control starts background programs with these signals ignored, and the command would keep
+    // ignoring them. SAFETY: async-signal-safe calls, between fork and exec.
     unsafe {
         command.pre_exec(|| {
             for signal in [libc::SIGINT, libc::SIGQUIT] {
@@ -25,15 +25,15 @@ pub fn superpage(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether `superpage lab` was built, as it is with the whole workspace.
+/// Returns whether `superpage-lab` is built, as it is in a build of the whole workspace.
 pub fn has_lab() -> bool {
     Path::new(env!("CARGO_BIN_EXE_superpage")).with_file_name("superpage-lab").is_file()
 }
 
-/// Why a test leaves it out.
+/// Why a test of the laboratory is skipped.
 pub const NO_LAB: &str = "superpage-lab was not built (cargo build -p superpage-lab-cli)";
 
-/// Runs it to its end, and checks each document that it prints or writes against docs/schemas.
+/// Runs the command to its end, and checks each document that it prints or writes against docs/schemas.
 pub fn run(arguments: &[&str]) -> Output {
     let output = superpage(arguments).output().expect("the command starts");
     testkit::schemas::check_output(arguments, &output);
@@ -48,7 +48,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// That it ended with this code and one line of ours on standard error that has `part` in it.
+/// Checks that the command ended with this code and printed one line to standard error that contains `part`.
 pub fn refused(output: &Output, code: i32, part: &str) {
     let line = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{line}");
@@ -68,7 +68,7 @@ pub fn has_thp() -> bool {
     mode.is_ok_and(|mode| !mode.contains("[never]"))
 }
 
-/// Whether a condition comes true, within a time that is long on any machine.
+/// Returns whether a condition becomes true, within a time that is long on any machine.
 pub fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     loop {
@@ -82,7 +82,7 @@ pub fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Waits for a condition, and fails if it does not come true.
+/// Waits until a condition is true, and fails if it does not become true.
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     assert!(comes_true(holds), "waited in vain: {what}");
 }
@@ -93,7 +93,8 @@ pub fn send(child: &std::process::Child, signal: i32) {
         .expect("a child that was not waited for");
 }
 
-/// Processes whose command line has this text, with their ids. A process that has ended has no command line.
+/// Returns the processes whose command line contains this text, with their ids. A process that has ended has no command
+/// line.
 pub fn processes_with(text: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let named = entries.filter_map(|entry| {
@@ -106,7 +107,7 @@ pub fn processes_with(text: &str) -> Vec<String> {
     named.collect()
 }
 
-/// How often the kernel found no free superpage for memory that was to have one, on the whole machine.
+/// Returns how often the kernel found no free superpage for memory that was to get one, on the whole machine.
 pub fn thp_fallbacks() -> u64 {
     const NAMES: [&str; 3] =
         ["thp_fault_fallback", "thp_file_fallback", "thp_collapse_alloc_failed"];
@@ -116,7 +117,7 @@ pub fn thp_fallbacks() -> u64 {
     counts.filter_map(|(_, count)| count.parse::<u64>().ok()).sum()
 }
 
-/// Whether the 2 MiB pool has no page to give: none is free, and none may be made on demand.
+/// Returns whether the 2 MiB pool is exhausted: no page is free, and none may be added on demand.
 pub fn pool_is_empty() -> bool {
     let number = |file: &str| {
         let text = std::fs::read_to_string(format!("{POOL}/{file}")).ok()?;
@@ -130,14 +131,14 @@ pub fn pool_is_empty() -> bool {
 /// The pool of 2 MiB pages.
 pub const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Why a test is skipped where the pool is not there.
+/// Why a test is skipped if there is no pool.
 pub const NO_POOL: &str = "no pool of 2 MiB pages";
 
 pub fn has_pool() -> bool {
     Path::new(POOL).exists()
 }
 
-/// The pages of a run whose pages do not matter: as without the flag, or base pages where THP are off.
+/// Returns `--pages` for tests in which the pages do not matter: the default, or base pages if THP are off.
 pub fn any_pages() -> &'static str {
     if has_thp() { "thp" } else { "base" }
 }

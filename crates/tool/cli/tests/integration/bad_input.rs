@@ -1,17 +1,19 @@
-//! Bad input: one line that says what, where and the remedy; the right code; nothing changed.
+//! Bad input: the error is one line with the fault, its place and the remedy; the exit code is right; nothing is
+//! changed.
 
 use crate::common::{NO_POOL, has_pool, overcommit, pool_is_empty, run, stderr, superpage};
 
-/// Arguments, exit code, and what the line must hold: the culprit and the remedy.
+/// Arguments, exit code, and texts that the line must contain: the faulty word and the remedy.
 type Case = (&'static [&'static str], i32, &'static [&'static str]);
 
-/// Stands for a file of the test's own that is there already.
+/// Stands for an existing file of the test.
 const TAKEN: &str = "TAKEN";
 
 const CASES: &[Case] = &[
     (&["compare", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["compare", "gups", "--size", "0"], 2, &["gups", "0 B", "--size 64 KiB or more"]),
-    (&["compare", "gups", "--size", "99999G"], 2, &["gups", "available", "smaller --size"]),
+    (&["compare", "gups", "--size", "99999G"], 3, &["gups", "available", "smaller --size"]),
+    (&["workload", "gups", "--size", "900T"], 3, &["gups", "available", "smaller --size"]),
     (&["compare", "gups", "--size", "-1"], 2, &["invalid size `-1`"]),
     (&["compare", "gups", "--size", "2X"], 2, &["invalid size `2X`"]),
     (&["compare", "gups", "--size", "99999999999999999999"], 2, &["too large"]),
@@ -97,7 +99,8 @@ const CASES: &[Case] = &[
     (&["run", "--prefault", "--fallback", "error", "--", "true"], 2, &["--pages hugetlb"]),
 ];
 
-/// What a command said of itself: what it put back for others, killed beside this test, is theirs.
+/// Returns the command's messages, without messages about settings that it restored for other commands (killed by tests
+/// that run at the same time).
 fn said(output: &std::process::Output) -> String {
     let said = stderr(output);
     let is_own = |line: &&str| !line.starts_with("superpage: left by a killed superpage: ");
@@ -125,7 +128,7 @@ fn world_readable() -> std::fs::Permissions {
     std::fs::Permissions::from_mode(0o755)
 }
 
-/// As root a comparison lends the pool while it runs; and a pool that is just grown has pages to give.
+/// As root, a comparison changes the pool while it runs, and a pool that was just grown has free pages.
 mod exclusive {
     use super::*;
 
@@ -137,7 +140,7 @@ mod exclusive {
         testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
         let setpriv = std::process::Command::new("setpriv").arg("--version").output();
         testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
-        // Somewhere that nobody may enter: copy the command to where everybody may.
+        // Nobody may enter the build directory, so copy the command to a directory that everybody may enter.
         let dir = tempfile::Builder::new().permissions(world_readable()).tempdir().unwrap();
         let copy = dir.path().join("superpage");
         testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);

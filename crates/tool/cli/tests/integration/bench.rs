@@ -1,5 +1,4 @@
-//! `superpage bench` as a command: what it prints and writes, what it keeps, what it puts back. Times are never
-//! asserted.
+//! `superpage bench` as a command: its output and files, what it saves, and what it restores. Times are never asserted.
 
 use std::process::Stdio;
 
@@ -9,7 +8,7 @@ use crate::common::{
 use serde_json::Value;
 use testkit::{PoolsAsFound, is_root, require};
 
-/// Small and few.
+/// Options for small and few runs.
 const QUICK: [&str; 9] =
     ["--size", "16M", "--runs", "2", "--threads", "1", "--pool", "keep", "--quiet"];
 
@@ -42,7 +41,7 @@ fn first_touches_are_told_by_arm_and_by_thread() {
         assert_eq!(row["got"]["as_promised"], true, "{row}");
         assert_eq!(row["outcomes"].as_array().unwrap().len(), 2);
         assert!(row["summary"]["rate"]["median"].as_f64().unwrap() > 0.0);
-        // Three repetitions of 16 MiB, a fault for each page.
+        // Three repetitions of 16 MiB take one fault per page.
         let pages = row["outcomes"][0]["details"]["pages_touched"].as_f64().unwrap();
         let faults = row["summary"]["faults"].as_f64().unwrap();
         assert!((0.99..1.1).contains(&(faults / pages)), "{faults} for {pages}");
@@ -55,7 +54,7 @@ fn first_touches_are_told_by_arm_and_by_thread() {
 #[test]
 fn an_arm_whose_library_is_silent_has_no_figures() {
     require!(has_thp(), "no transparent superpages here");
-    // Its memory is on superpages in part all the same, by glibc's doing.
+    // glibc puts some of this arm's memory on superpages, although the library does not answer.
     let silent = "silent: pages=thp memory=heap,mmap prezero=16M SUPERPAGE_PAGES=nonsense \
                   GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
     let found = document(&bench("touch", &["--arm", "base", "--arm", silent, "--json"]));
@@ -69,7 +68,7 @@ fn an_arm_whose_library_is_silent_has_no_figures() {
 #[test]
 fn an_arm_whose_library_was_asked_for_nothing_has_no_figures() {
     require!(has_thp(), "no transparent superpages here");
-    // Requests are malloc's, and glibc gives superpages by itself.
+    // Requests use malloc's memory, for which the library requests nothing here; glibc itself advises it.
     let idle = "idle: pages=thp memory=mmap prezero=16M";
     let found = document(&bench("requests", &["--arm", "base", "--arm", idle, "--json"]));
     let row = &found["rows"][1];
@@ -85,7 +84,7 @@ fn an_arm_that_got_other_pages_has_no_figures() {
         !testkit::thp_are_for_all() && !sizes().iter().any(is_always),
         "THP is always on here"
     );
-    // A recipe that promises superpages and then switches them off for the program.
+    // A recipe that promises superpages and then turns them off for the program.
     let tricked = "tricked: pages=thp GLIBC_TUNABLES=glibc.malloc.hugetlb=0 SUPERPAGE_PAGES=base";
     let arms = ["--arm", "base", "--arm", tricked];
     let found = document(&[bench("touch", &arms), vec!["--json".to_string()]].concat());
@@ -108,7 +107,7 @@ fn single_accesses_are_timed_and_drawn() {
     let latencies = found["rows"][0]["summary"]["latencies"].as_array().unwrap();
     let kinds: Vec<&str> = latencies.iter().map(|one| one["of"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["page", "superpage"]);
-    // Two runs of three times 16 MiB.
+    // Two runs, each with three times 16 MiB.
     let page = sys::param::page_size().bytes();
     assert_eq!(latencies[0]["count"], 2 * 3 * (16 << 20) / page);
     for one in latencies {
@@ -174,18 +173,19 @@ fn what_memory_costs_is_kept_and_survives_another_calibration() {
     let touch = bench("touch", &["--arm", "base", "--save"]);
     let output = own(&touch.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // There was no arm thp. (What is left of a base fault without zeroing is nothing where others disturb it.)
+    // There was no arm thp, so that cost is missing. (The cost of a base fault without zeroing can come out as zero if
+    // other programs disturb the runs.)
     assert!(stderr(&output).contains("fault-superpage; all other costs"), "{}", stderr(&output));
     let machine = read().unwrap();
     assert_eq!(own(&calibrate).status.code(), Some(0));
-    // What was measured is kept; all else is the preset's, which may be another if the processor is not known.
+    // Measured costs are kept. All other values are the preset's, which may be another one if the processor is unknown.
     let again = read().unwrap().costs;
     assert_eq!((again.zero, again.fault_base), (machine.costs.zero, machine.costs.fault_base));
     let shown = std::fs::read_to_string(&file).unwrap();
     assert!(shown.contains("(measured) superpage bench zero"), "{shown}");
 }
 
-/// How every size of THP is set.
+/// Returns the setting of every THP size.
 fn sizes() -> Vec<String> {
     let directories = std::fs::read_dir("/sys/kernel/mm/transparent_hugepage");
     let files = directories.into_iter().flatten().flatten().map(|one| one.path().join("enabled"));
@@ -206,7 +206,6 @@ fn a_dry_run_shows_plans_and_bad_input_is_one_line() {
         (&["touch", "--arm", "quick"][..], "--arm"),
         (&["touch", "--arm", "populate+x: pages=big"], "--arm"),
         (&["touch", "--size", "1K"], "--size"),
-        (&["touch", "--size", "900T"], "smaller --size"),
         (&["touch", "--threads", "0"], "--threads"),
         (&["touch", "--threads", "1,x"], "--threads"),
         (&["touch", "--lines", "1000"], "--lines"),
@@ -225,6 +224,7 @@ fn a_dry_run_shows_plans_and_bad_input_is_one_line() {
         let output = run(&[&["bench"][..], words].concat());
         refused(&output, 2, part);
     }
+    refused(&run(&["bench", "touch", "--size", "900T"]), 3, "smaller --size");
 }
 
 mod exclusive {
@@ -238,7 +238,7 @@ mod exclusive {
         testkit::lock_machine!();
         let _pools = PoolsAsFound::note();
         let (before, limit) = (sizes(), overcommit());
-        // Faults that found no free piece of 64 KiB; zero where the kernel does not count them.
+        // Number of faults that found no free block of 64 KiB; zero if the kernel does not count these.
         let short = || {
             let file = size.replace("enabled", "stats/anon_fault_fallback");
             let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -258,7 +258,7 @@ mod exclusive {
             assert_eq!(row["got"]["as_promised"], true, "{row}");
         }
 
-        // The last of several flags cannot be given twice: many runs, by other words.
+        // Some of these flags may be given only once, so this command has its own list, with many runs.
         let endless =
             ["bench", "touch", "--size", "64M", "--runs", "1000", "--threads", "1", "--allow"];
         let arms = ["--arm", "thp:64K", "--arm", "hugetlb", "--quiet"];

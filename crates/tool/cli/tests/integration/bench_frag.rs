@@ -1,5 +1,5 @@
-//! `superpage bench frag`: what it passes on and refuses, and that nothing is left of it. What a level does to memory is
-//! tested in `experiment`.
+//! `superpage bench frag`: the program's result, wrong usage, and that it leaves nothing behind. Tests of `experiment`
+//! cover the effect of a level on memory.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +10,10 @@ use crate::common::{refused, run, send, stderr, stdout, superpage, wait_until};
 use serde_json::Value;
 use testkit::require;
 
-/// Little, so that the machine stays usable.
+/// Little memory, so that the machine stays usable.
 const SMALL: [&str; 4] = ["bench", "frag", "--memory", "64M"];
 
-/// Whether the kernel says of what size superpages are, whether or not they are on.
+/// Returns whether the kernel reports the size of superpages, whether or not THP are on.
 fn has_superpages() -> bool {
     Path::new("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").exists()
 }
@@ -48,7 +48,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     assert_eq!(std::fs::read_to_string(taken).unwrap(), "");
     refused(&run(&["bench", "frag"]), 2, "PROGRAM");
     require!(has_superpages(), "{NO_SUPERPAGES}");
-    // Dry runs: others would gather memory first.
+    // Dry runs only: real runs would first allocate memory.
     for (extent, code, part) in [
         (["--memory", "1M"], 2, "less than a superpage"),
         (["--memory", "900T"], 3, "give less"),
@@ -59,7 +59,8 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     }
 }
 
-/// Runs with a program that prints its child's pid and waits; that pid. `None`: too little is free.
+/// Starts a program that prints its child's pid and waits. Returns the command and that pid; `None`: too little memory
+/// is free.
 fn started() -> Option<(Child, i32)> {
     let script = "sleep 3000 & echo $!; wait";
     let mut command = superpage(&frag(&["--kind", "pinned", "-q", "--", "sh", "-c", script]));
@@ -73,13 +74,13 @@ fn started() -> Option<(Child, i32)> {
     Some((child, line.trim().parse().unwrap()))
 }
 
-/// Whether it has ended, or is about to be reaped.
+/// Returns whether the process has ended or is about to be reaped.
 fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
 }
 
-/// As root, the pool grows for a moment to make free memory contiguous.
+/// As root, the command grows the pool for a moment to make free memory contiguous.
 mod exclusive {
     use super::*;
 
@@ -110,7 +111,7 @@ mod exclusive {
             assert_eq!(found["fragmented_wanted"].as_u64().unwrap(), (32 << 20) / size);
             assert!(fragmented > 0 && fragmented <= (32 << 20) / size, "{found}");
             let page = sys::param::page_size().bytes();
-            // And what is given back last.
+            // Add the superpages that are released last.
             let last = 40 * size;
             assert_eq!(found["held_bytes"].as_u64().unwrap(), fragmented * held * page + last);
             for when in ["before", "held", "program_ended", "given_back"] {
@@ -137,7 +138,7 @@ mod exclusive {
         let (mut child, below) = second.unwrap();
         send(&child, libc::SIGTERM);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        // What a program leaves behind when it ends by itself is its own business.
+        // The program ended by itself, so processes that it left are not the command's to end.
         sys::signal::send(units::Pid(below), libc::SIGKILL).unwrap();
         let mut rest = String::new();
         child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();

@@ -1,4 +1,4 @@
-//! `superpage compare`, end to end on the real machine, small.
+//! `superpage compare`, end to end on this machine, with small runs.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -128,7 +128,7 @@ fn a_verdict_asked_about_that_no_arm_has_is_not_possible_here() {
     let arms = ["--arm", "a: X=1", "--arm", "b: X=30", "--max-runs", "2", "--metric", "([0-9]+)"];
     let words = [&["compare", "-q", "--json"][..], &arms, &["--", "sh", "-c", "echo $X"]].concat();
     let mut document = json(&words);
-    // Nothing is left to compare with the first arm.
+    // Without its runs no arm is left to compare with the first.
     document["samples"].as_array_mut().unwrap().retain(|one| one["arm"] == 0);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.json");
@@ -160,13 +160,13 @@ fn an_arm_whose_library_is_silent_or_idle_gets_no_number() {
     testkit::require!(has_thp(), "THP are off on this machine");
     let silent = "silent: pages=thp memory=heap,mmap prezero=16M SUPERPAGE_PAGES=nonsense \
                   GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
-    // What gups has comes from malloc.
+    // All memory of gups comes from malloc, for which this arm requests nothing.
     let idle = "idle: pages=thp memory=mmap prezero=16M";
     let words = ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--arm", idle];
     let said = stdout(&run(&[&words[..], &["gups", "--size", "16M"]].concat()));
     assert!(said.contains("did not respond"), "{said}");
     assert!(said.contains("requested no superpages"), "{said}");
-    // Long enough to be looked at again and again.
+    // The program runs long enough for several looks.
     let words =
         ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--", "sleep", "0.5"];
     let said = stdout(&run(&words));
@@ -176,7 +176,7 @@ fn an_arm_whose_library_is_silent_or_idle_gets_no_number() {
 #[test]
 fn an_arm_whose_pages_are_not_what_it_promised_gets_no_number() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    // `true` ends before anybody has looked, or has no memory that could be on superpages.
+    // `true` ends before the first look, or has no memory that can be on superpages.
     let output =
         run(&["compare", "--max-runs", "2", "--arm", "base", "--arm", "thp", "--", "true"]);
     let told = stdout(&output);
@@ -211,7 +211,7 @@ fn what_a_program_leaves_running_is_ended() {
     wait_until("what was left running is ended", || processes_with(&sleeps).is_empty());
 }
 
-/// Starts a comparison that lends a pool, and waits until it has; the limit before.
+/// Starts a comparison that raises a pool's limit, and waits until it is raised. Returns the limit before.
 fn lending() -> (std::process::Child, String) {
     let before = overcommit().unwrap();
     let arms = ["--arm", "base", "--arm", "hugetlb", "-q"];
@@ -263,7 +263,7 @@ fn standard_output_may_be_named_and_be_a_file() {
     assert_eq!(std::fs::read_to_string(document).unwrap(), whole);
 }
 
-/// What `compare` says that refuses to run.
+/// Returns the exit code and message of a `compare` that must fail.
 pub fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let output = run(&[&["compare", "-q", "--max-runs", "2"][..], arguments].concat());
     (output.status.code(), stderr(&output))
@@ -308,7 +308,7 @@ fn without_its_library_beside_it_the_arm_thp_is_not_measured() {
     testkit::require!(has_thp(), "THP are off on this machine");
     let directory = tempfile::tempdir().unwrap();
     let alone = directory.path().join("superpage");
-    // By another process: a child of another test may hold what this one has open for writing.
+    // `cp` writes the copy: a child of another test could inherit a descriptor that this process has open for writing.
     let copied = std::process::Command::new("cp")
         .args([Path::new(env!("CARGO_BIN_EXE_superpage")), &alone])
         .status();
@@ -322,7 +322,7 @@ fn without_its_library_beside_it_the_arm_thp_is_not_measured() {
     assert_eq!(named.status.code(), Some(3));
     let said = stderr(&named);
     assert!(said.contains("arm thp") && said.contains("libsuperpage.so is not beside"), "{said}");
-    // Of the usual arms it is left out, and that is said.
+    // If the arm is one of the default arms, it is left out, with a message.
     let usual = compare(&["--pool", "keep"]);
     assert!(stdout(&usual).contains("thp left out: libsuperpage.so is not"), "{}", stdout(&usual));
 }
@@ -337,7 +337,7 @@ fn interrupted_runs_are_judged_and_written() {
     let words = ["compare", "--min-runs", "1000", "--max-time", "1h", "-q"];
     let mut child =
         superpage(&[&words[..], &arms, &["--", "sh", "-c", &script]].concat()).spawn().unwrap();
-    // Two warm-ups, two blocks of four, and one more run under way.
+    // Two warm-ups, two blocks of four runs, and the current run.
     wait_until("eleven runs are made", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");
         std::fs::read_to_string(&made).is_ok_and(|lines| lines.lines().count() >= 11)
@@ -384,7 +384,7 @@ mod exclusive {
         testkit::lock_machine!();
         testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
         let _found = testkit::PoolsAsFound::note();
-        // A journal of somebody's that was killed before is not this test's business.
+        // First restore what a command of another test left that was killed.
         run(&["restore"]);
         for signal in [libc::SIGINT, libc::SIGTERM] {
             let (mut child, before) = lending();
@@ -423,7 +423,7 @@ mod exclusive {
         let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(document["samples"][0]["metric"], 2.0, "{document}");
         assert!(found.is_intact());
-        // Without a pool it has base pages only: what it says of larger ones is not found.
+        // Without a pool HotSpot has base pages only, so the metric for larger pages is not found.
         testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
         let output = with("keep");
         let said = stderr(&output);

@@ -1,4 +1,4 @@
-//! `superpage compare` over several figures and several values, end to end.
+//! `superpage compare` with several figures and several values, end to end.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn a_figure_of_one_digit_is_known_no_better_than_that() {
     let path = directory.path().join("a.json");
     std::fs::write(&path, document.to_string()).unwrap();
     let table = stdout(&run(&["compare", "--from", path.to_str().unwrap()]));
-    // It may be 1.5 against 1.5.
+    // Rounded to one digit, both figures may really be 1.5.
     assert!(table.contains("metric: undecided at 0.500x (99 % interval 0.200–1.000"), "{table}");
 }
 
@@ -69,7 +69,7 @@ fn rates_of_stream_that_differ_too_much_ask_for_another_offset() {
         stdout(&run(&["compare", "--from", path.to_str().unwrap()]))
     };
     assert!(!table(1.01e9, None).contains("standard deviation"));
-    // 341 lines are the default.
+    // The default offset is 341 cache lines.
     let told = table(1.3e9, None);
     assert!(
         told.contains("triad, best has a standard deviation") && told.contains("--offset 21888"),
@@ -78,7 +78,7 @@ fn rates_of_stream_that_differ_too_much_ask_for_another_offset() {
     assert!(table(1.3e9, Some("128")).contains("--offset 192"));
 }
 
-/// A series over `{n}` with a ratio that is known: 2 at every value.
+/// A series over `{n}` whose ratio is known to be 2 at every value.
 const SERIES: [&str; 14] = [
     "compare",
     "-q",

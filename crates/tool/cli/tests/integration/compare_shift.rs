@@ -1,4 +1,4 @@
-//! `superpage compare stream` with arms whose rates depend on where the arrays are, end to end.
+//! `superpage compare stream`, end to end, with arms whose rates depend on the offset of the arrays.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::compare::json;
 use crate::common::{run, send, stdout, superpage, wait_until};
 
-/// Runs in place of the workload: every second rate is twice as high unless the arrays are at `$GOOD`.
+/// Runs in place of the workload: every second rate is doubled, unless the arrays have the offset `$GOOD`.
 const FAKE: &str = r#"#!/bin/sh
 echo run >> "$COUNT"
 [ "$(wc -l < "$COUNT")" -lt "${LAST:-1000}" ] || exec sleep 60
@@ -22,7 +22,7 @@ echo "{\"figure\":{\"value\":1e9},\"copy\":{\"best_bytes_per_second\":$rate},"
 echo "\"scale\":{\"best_bytes_per_second\":1e9},\"add\":{\"best_bytes_per_second\":1e9}}"
 "#;
 
-/// The words of a `compare stream` of such arms, which count their runs in `directory`.
+/// Returns the arguments of a `compare stream` with such arms, which count their runs in `directory`.
 fn words(directory: &Path, good: &str, sleep: &str) -> Vec<String> {
     let path = |name: &str| directory.join(name).to_str().unwrap().to_string();
     testkit::write_script(path("fake"), FAKE);
@@ -41,14 +41,14 @@ fn compare(good: &str, sleep: &str, more: &[&str]) -> Value {
     json(&words.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
-/// The table of a document.
+/// Returns the table of a document.
 fn table(document: &Value) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, document.to_string()).unwrap();
     stdout(&run(&["compare", "--from", file.path().to_str().unwrap()]))
 }
 
-/// Default offset, and the line by which it is shifted here.
+/// The default offset, and the size of a cache line on this machine, by which the offset is shifted.
 const OFFSET: u64 = 341 * 64;
 fn line() -> u64 {
     host::Cpu::cache_line(&host::Root::real()).unwrap_or(128)
@@ -65,14 +65,14 @@ fn arrays_are_shifted_until_equal_runs_agree() {
     let offsets: Vec<&Value> = earlier.iter().map(|one| &one["offset_bytes"]).collect();
     assert_eq!(offsets, [&Value::from(OFFSET), &Value::from(OFFSET + line())]);
     for attempt in earlier {
-        // Three runs of 1e9 and three of 2e9: 0.548 over a mean of 1.5.
+        // Three runs at 1e9 and three at 2e9: the deviation is 0.548, the mean 1.5.
         let deviation = &attempt["deviation"];
         assert!((deviation["share"].as_f64().unwrap() - 0.365).abs() < 0.001, "{deviation}");
         assert_eq!(deviation["metric"], "copy, best");
         assert_eq!(attempt["arms"], serde_json::json!(["a", "b"]));
         assert_eq!(attempt["samples"].as_array().unwrap().len(), 2 * (1 + 6));
     }
-    // The figures are of the last runs.
+    // The verdicts use only the runs at the last offset.
     assert_eq!(document["samples"].as_array().unwrap().len(), 2 * (1 + 6));
     assert!(document["samples"].as_array().unwrap().iter().all(|one| one["metric"] == 1e9));
     let told = table(&document);
@@ -125,7 +125,7 @@ fn interrupted_after_a_shift_the_runs_before_it_are_the_result() {
     let printed = directory.path().join("printed");
     let output = std::fs::File::create(&printed).unwrap();
     let mut child = superpage(&words).stdout(output).spawn().unwrap();
-    // A warm-up and six runs of the first offset; the next is the second's warm-up.
+    // A warm-up and six runs have the first offset; the next run is the warm-up of the second.
     let runs = |arm: &str| std::fs::read_to_string(directory.path().join(arm)).unwrap_or_default();
     wait_until("the second offset's warm-up", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");

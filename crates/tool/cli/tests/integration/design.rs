@@ -119,7 +119,7 @@ fn a_bad_file_is_told_line_by_line() {
     assert_eq!(problems.len(), errors.lines().count());
     assert_eq!(document["files"][0]["name"], Value::Null);
 
-    // Where a design is needed, the same lines, by line.
+    // Commands that need a design report the same errors, one per line.
     for arguments in
         [&["design", "diff", "linux", path][..], &["lab", "run", "-w", "gups", "-d", path]]
     {

@@ -1,12 +1,12 @@
-//! Documents: those that are quickly made against their schemas, counted; older ones read back.
+//! Documents that are made quickly are checked against their schemas, and counted; older documents are read back.
 
 use testkit::schemas::check_output;
 
 use crate::common::{has_thp, run, stderr, stdout, superpage};
 
-/// Commands that change nothing and take no time. The other documents are made by other tests, and checked there
+/// Commands that change nothing and are fast. Other tests make the other documents, and check them there
 /// (`common::run`).
-const QUICK: [&str; 22] = [
+const QUICK: [&str; 23] = [
     "workload --json",
     "workload touch --size 4M --json",
     "design list --json",
@@ -14,6 +14,7 @@ const QUICK: [&str; 22] = [
     "design explain base --json",
     "design diff base linux-4.3 --json",
     "design check ../../../designs/base.toml --json",
+    "doctor --for vm --json",
     "pool list --json",
     "pool users --json",
     "pool mounts list --json",
@@ -55,7 +56,7 @@ fn what_quick_commands_print_is_as_the_schemas_say() {
     println!("{count} documents against their schemas");
 }
 
-/// Kept as version 0.1.0 wrote them: never made anew.
+/// The files are as version 0.1.0 wrote them, and are never regenerated.
 #[test]
 fn documents_of_the_last_version_are_read() {
     for (words, file, says) in [
@@ -70,7 +71,7 @@ fn documents_of_the_last_version_are_read() {
     }
 }
 
-/// Replaces every text that people read, and nothing that names something; returns how many there were.
+/// Replaces texts that are for people only, and no names; returns the number of replaced texts.
 fn replace_words(value: &mut serde_json::Value) -> usize {
     const READ: [&str; 6] = ["notes", "why", "left_alone", "unknown", "reason", "text"];
     fn all(value: &mut serde_json::Value) -> usize {
@@ -96,7 +97,7 @@ fn replace_words(value: &mut serde_json::Value) -> usize {
     }
 }
 
-/// Neither whether an arm took effect nor how it is judged.
+/// The texts decide neither whether an arm took effect nor its verdict.
 #[test]
 fn no_verdict_depends_on_words() {
     testkit::require!(has_thp(), "THP are off on this machine");
@@ -107,8 +108,8 @@ fn no_verdict_depends_on_words() {
         serde_json::from_str(&std::fs::read_to_string(format!("{examples}/{file}")).unwrap())
             .unwrap()
     };
-    // An arm that asks for superpages of the heap, of which none came: whether that is judged depends on whether it may have got
-    // smaller ones.
+    // An arm that requests superpages for the heap, and gets none. Whether it gets a verdict depends on whether it may
+    // have got smaller superpages.
     let file = before.to_str().unwrap();
     let words = [
         "compare",
@@ -147,18 +148,18 @@ fn no_verdict_depends_on_words() {
             let codes = [&before, &after].map(|file| {
                 let file = file.to_str().unwrap();
                 let output = run(&[command, "--from", file, "--fail-if", verdict]);
-                // Where no arm took effect there is nothing else to look at.
+                // If no arm took effect, the command reports only that.
                 (output.status.code(), stderr(&output))
             });
             assert_eq!(codes[0], codes[1], "{command}, {verdict}");
             found.push(codes[0].0);
         }
     }
-    // Of the first two, `no-effect`: types decide it.
+    // The first two documents give different results for `no-effect`, which types decide.
     assert_eq!((found[3], found[7]), (Some(1), Some(0)));
 }
 
-/// What an older `tlb --save` kept prices misses.
+/// Results of an older `tlb --save` can be used to price misses.
 #[test]
 fn a_machine_that_the_last_version_measured_is_read() {
     let data = tempfile::tempdir().unwrap();
@@ -173,7 +174,8 @@ fn a_machine_that_the_last_version_measured_is_read() {
         std::fs::write(machines.join("this.json"), kept.to_string()).unwrap();
         superpage(&words).env("XDG_DATA_HOME", data.path()).output().unwrap()
     };
-    // Kept on another machine, whose costs are not this one's; then on this one, as far as is known.
+    // The saved results are first of another machine, with other costs, and then of a machine without a name, which may
+    // be this one.
     let output = measure_on("A Processor of 1999".into());
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("of another machine"), "{}", stderr(&output));

@@ -1,4 +1,5 @@
-//! `superpage evaluate`, end to end, with applications of the tests: what is run, what is kept, what is said.
+//! `superpage evaluate`, end to end, with test applications: which runs are made, which results are kept, and the
+//! output.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::common::{refused, run, stderr, stdout, superpage, wait_until};
 
-/// A suite in a directory of its own.
+/// A suite in its own directory.
 struct Suite {
     directory: TempDir,
 }
@@ -32,8 +33,8 @@ impl Suite {
     }
 }
 
-/// An entry whose figure is what its arm sets: `b` is thirty times better than `a`. Of so many digits that the last one, of
-/// which an interval has at least the width, is not seen.
+/// An entry whose figure depends only on the arm: `b` is thirty times better than `a`. The figures have so many digits
+/// that rounding of the last one, which is a lower bound of an interval's width, does not show.
 const FIGURES: &str = "[[entry]]\nname = 'figures'\ncommand = \"sh -c 'echo x=$X p99=$P'\"\nmetric = ['x=([0-9]+)', 'p99=([0-9]+)']\n\
     metric-name = ['x', 'p99']\nmetric-better = ['higher', 'lower']\narm = ['a: X=10000 P=5000', 'b: X=300001 P=5000']\n";
 
@@ -79,7 +80,7 @@ fn verdicts_that_changed_since_an_earlier_evaluation_are_named() {
     let line = "changed: figures, b: 1.000x (1.000–1.000) same, was 30.0x (30.0–30.0) faster";
     assert!(stdout(&changed).contains(line), "{}", stdout(&changed));
     assert_eq!(changed.status.code(), Some(1));
-    // What is not there any more is no verdict that stayed.
+    // If an application is missing, its verdict counts as changed.
     let application = document["applications"].as_array_mut().unwrap().pop().unwrap();
     document["not_run"] = json!([{ "name": "figures", "why": "needs more memory" }]);
     std::fs::write(&new, document.to_string()).unwrap();
@@ -120,7 +121,7 @@ fn killed_half_way_it_loses_the_entry_under_way_at_most() {
     let all: Value = serde_json::from_str(&suite.read("kept.json")).unwrap();
     assert_eq!(all["applications"][0], first["applications"][0]);
     assert_eq!(all["applications"][1]["name"], "second");
-    // Of another machine.
+    // The kept results are of another machine.
     let mut other = all;
     other["applications"][0]["comparison"]["machine"]["kernel"] = "0.0.1".into();
     std::fs::write(&kept, other.to_string()).unwrap();
@@ -144,7 +145,7 @@ fn one_evaluation_at_a_time_keeps_its_results_in_a_file() {
     assert!(!PathBuf::from(suite.path(".kept.lock")).exists());
 }
 
-/// Nothing that was measured is lost because it cannot be written.
+/// If the output file cannot be written, the results are printed, so that nothing is lost.
 #[test]
 fn what_cannot_be_written_is_printed() {
     let suite = Suite::new(&FIGURES.replace("sh -c 'echo", "sh -c 'touch {suite}/began; echo"));
@@ -253,7 +254,7 @@ fn a_dry_run_and_a_list_run_no_check() {
     assert!(PathBuf::from(suite.path("made")).exists(), "it is run before the entry");
 }
 
-/// Another user who can write to the working directory would choose what root runs.
+/// Otherwise a user who can write to the working directory could choose what root runs.
 #[test]
 fn a_bare_name_is_a_suite_that_comes_with_superpage() {
     let suite = Suite::new("command = 'true'\n");

@@ -1,4 +1,4 @@
-//! `superpage evaluate --on`: with a Slurm and a Ray that are scripts, which fail as the real ones do.
+//! `superpage evaluate --on` with scripts in place of Slurm and Ray. The scripts fail as the real programs do.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use testkit::cluster::FakeCluster;
 
 use crate::common::{refused, run, stderr, stdout, superpage};
 
-/// Three whose figures are what their arms set, and one whose program is nowhere.
+/// Three entries whose figures depend only on the arm, and one whose program does not exist.
 const SUITE: &str = "[[entry]]\nname = 'absent'\nneeds = ['no-such-program']\npackages = 'Debian: no-such'\n\
     command = 'no-such-program'\n";
 
@@ -21,7 +21,7 @@ fn figures(name: &str) -> String {
     )
 }
 
-/// A cluster, and a suite in a directory whose name a shell must not read.
+/// A cluster, and a suite in a directory whose name a shell would interpret if it were not quoted.
 struct Evaluated {
     place: TempDir,
     fake: FakeCluster,
@@ -56,25 +56,25 @@ impl Evaluated {
         output
     }
 
-    /// That it ends with this code, and says so.
+    /// Checks the exit code and a part of the message.
     fn says(&self, more: &[&str], code: i32, part: &str) {
         let ran = self.run("slurm", more);
         let said = stderr(&ran);
         assert!(ran.status.code() == Some(code) && said.contains(part), "lacks {part}: {said}");
     }
 
-    /// What FILE has.
+    /// Returns the results in FILE.
     fn kept(&self) -> Value {
         serde_json::from_str(&fs::read_to_string(&self.file).unwrap()).unwrap()
     }
 
-    /// How often the program of an entry was started.
+    /// Returns how often an entry's program was started.
     fn starts(&self, name: &str) -> usize {
         let log = std::path::Path::new(&self.suite).with_file_name(format!("ran-{}", name.len()));
         fs::read(log).map_or(0, |bytes| bytes.len())
     }
 
-    /// Runs all that can be run.
+    /// Runs all entries that can run, and checks the results.
     fn whole(&self, on: &str) {
         let ran = self.run(on, &[]);
         assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
@@ -93,7 +93,7 @@ fn names<'a>(document: &'a Value, of: &str) -> Vec<&'a str> {
     document[of].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
 }
 
-/// Without what is measured, and when: runs, the machine's free memory, the time that there was.
+/// Removes measured values and times: runs, free memory, time limits.
 fn unmeasured(mut document: Value) -> Value {
     for one in document["applications"].as_array_mut().unwrap() {
         let comparison = one["comparison"].as_object_mut().unwrap();
@@ -168,7 +168,7 @@ fn what_would_be_submitted_is_shown_and_a_node_is_asked_for() {
 #[test]
 fn what_is_lost_is_submitted_again_and_what_is_there_kept() {
     let evaluated = Evaluated::new();
-    // A job that is killed before it brings anything, and a controller that restarts.
+    // One job is killed before it returns a result, and a controller restarts.
     for (name, text) in [("fail-1", ""), ("queue.1", ""), ("queue.2", "error")] {
         evaluated.fake.put(name, text);
     }
@@ -179,7 +179,8 @@ fn what_is_lost_is_submitted_again_and_what_is_there_kept() {
         words.filter_map(|word| Some(word.strip_prefix("--array=")?.to_string())).collect()
     };
     assert_eq!(arrays(&evaluated), ["0-3", "1"]);
-    // The same again: only what was not run. As if a job ended when nobody watched: its result is found.
+    // The second evaluation runs only what is missing. Here a job has ended while no command was watching; its result
+    // is found.
     let mut kept = evaluated.kept();
     let (before, starts) = (kept.clone(), evaluated.starts("third"));
     let third = kept["applications"].as_array_mut().unwrap().pop().unwrap();
@@ -193,7 +194,7 @@ fn what_is_lost_is_submitted_again_and_what_is_there_kept() {
     assert_eq!(arrays(&evaluated), ["0-3", "1", "3"]);
     assert_eq!(evaluated.kept(), before);
     assert_eq!(evaluated.starts("third"), starts);
-    // A result that is damaged is no result.
+    // A damaged result counts as missing.
     kept["applications"].as_array_mut().unwrap().pop();
     fs::write(&evaluated.file, kept.to_string()).unwrap();
     fs::write(format!("{}.d/results/2.json", evaluated.file), "{").unwrap();
@@ -261,7 +262,7 @@ fn machines_are_named_where_there_are_several() {
         one["host"] = (*host).into();
         one["comparison"]["machine"]["kernel"] = (*kernel).into();
     }
-    // The arm was no better on the old machine.
+    // On the old machine the arm was no better.
     for sample in other["applications"][2]["comparison"]["samples"].as_array_mut().unwrap() {
         sample["metric"] = 1e4.into();
     }
@@ -284,7 +285,7 @@ fn machines_are_named_where_there_are_several() {
     let line = "changed: third, b: 1.000x (1.000–1.000) same, was 30.0x (30.0–30.0) faster; of another kind of machine: ";
     assert!(stdout(&changed).contains(line), "{}", stdout(&changed));
     assert!(stderr(&changed).contains("3 of the applications were measured on another kind"));
-    // Here nobody asked for another machine; on a cluster they did.
+    // A local evaluation refuses results of another machine; on a cluster these are expected.
     refused(&evaluated.run("local", &["-q"]), 2, "Linux 6.1.0");
     assert_eq!(evaluated.run("slurm", &["-q"]).status.code(), Some(0));
 }
@@ -292,7 +293,7 @@ fn machines_are_named_where_there_are_several() {
 #[test]
 fn results_of_an_evaluation_that_is_gone_are_not_taken_for_this_one() {
     let evaluated = Evaluated::new();
-    // Who is killed before a job brings anything goes on all the same.
+    // An evaluation that failed before a job returned anything can be continued.
     evaluated.fake.put("refuse", "");
     evaluated.says(&[], 2, "Invalid partition name");
     assert!(fs::exists(&evaluated.file).unwrap(), "there before the first job");
@@ -344,7 +345,7 @@ fn what_cannot_be_is_refused_in_a_line() {
     one_line(evaluated.run("slurm", &["-q"]), 2, "give an evaluation that");
 }
 
-/// Modules, files and links that another user put there would be root's to import and to write through.
+/// Root would import modules, and write through files and links, that another user put there.
 #[test]
 fn root_uses_no_directory_of_another_users() {
     testkit::require!(testkit::is_root(), "not root: directories of other users are not refused");

@@ -1,4 +1,4 @@
-//! `superpage run --design --executor`: superpages that are made in place, and reservations on the pool.
+//! `superpage run --design --executor`: superpages made in place, and reservations on the pool.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::in_force::{Bench, bench};
 
 const IN_PLACE: [&str; 2] = ["--executor", "in-place"];
 
-/// `None`, and counted as skipped, where no superpage can be made in place.
+/// Returns the test bench; `None`, counted as skipped, if superpages cannot be made in place.
 fn in_place() -> Option<Bench> {
     let bench = bench()?;
     if let Err(why) = sys::mount::superpage_files() {
@@ -27,7 +27,7 @@ fn with_design<'a>(design: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
     [&["--design", design], flags].concat()
 }
 
-/// Whether all of the program's memory could lie in files.
+/// Returns whether all memory of the program was in superpage files.
 fn lay_in_files(document: &Value) -> bool {
     let reasons = &document["library"]["reasons"];
     reasons["fragmented"].is_null() && reasons["limit"].is_null()
@@ -60,7 +60,7 @@ fn superpages_are_made_in_place_at_the_designs_thresholds() {
     }
 }
 
-/// Calls about memory, forks beside a busy thread, malloc: all in `in_place.c`.
+/// `in_place.c` tests calls on memory, forks during a busy thread, and malloc.
 #[test]
 #[ignore = "nightly: live designs"]
 fn memory_in_files_behaves_as_private_memory() {
@@ -79,7 +79,7 @@ fn memory_in_files_behaves_as_private_memory() {
     }
 }
 
-/// Programs of the harmless tests: what they print on base pages and in files.
+/// Programs of the harmless tests print the same on base pages and in superpage files.
 #[test]
 fn private_memory_stays_private_in_files() {
     let Some(bench) = in_place() else { return };
@@ -106,7 +106,7 @@ fn private_memory_stays_private_in_files() {
     }
 }
 
-/// It is the kernel that maps pages, so nobody waits for a launcher that is stopped or gone.
+/// The kernel maps the pages, so the program never waits for a launcher that is stopped or gone.
 #[test]
 fn a_launcher_that_is_stopped_or_killed_stops_no_program() {
     let Some(bench) = in_place() else { return };
@@ -126,7 +126,8 @@ fn a_launcher_that_is_stopped_or_killed_stops_no_program() {
     }
 }
 
-/// Where limits count private memory and not shared memory, or files, it stays ordinary and is copied.
+/// If a limit counts private but not shared memory, or limits files, the memory stays ordinary, and superpages are made
+/// by copying.
 #[test]
 #[ignore = "nightly: live designs"]
 fn under_limits_on_memory_it_stays_ordinary() {
@@ -154,7 +155,7 @@ fn under_limits_on_memory_it_stays_ordinary() {
 fn what_an_executor_cannot_do_is_refused_in_a_line() {
     for (words, part) in [
         (&["--design", "ingens", "--executor", "in-place"][..], "it reserves no superpages"),
-        (&["--design", "linux-6-always", "--executor", "pool"], "the kernel's to make"),
+        (&["--design", "linux-6-always", "--executor", "pool"], "the kernel makes its superpages"),
         (&["--design", "freebsd", "--executor", "copy"], "expected collapse, in-place or pool"),
     ] {
         let words = [&["run"], words, &["--", "true"]].concat();

@@ -1,4 +1,4 @@
-//! `superpage run --explain`: each rule of a design, what was done about it, by what means and by whom.
+//! `superpage run --explain`: for each rule of a design, what was done, how, and by which process.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::common::{has_thp, stderr, stdout, superpage};
 use crate::in_force::bench;
 
-/// The document of a run that said `ok`, and all that it printed before.
+/// Returns the document of a run that printed `ok`, and the rest of its standard error.
 fn explained(mut command: Command) -> (Value, String) {
     let output = command.output().unwrap();
     let said = stderr(&output);
@@ -17,7 +17,7 @@ fn explained(mut command: Command) -> (Value, String) {
     (serde_json::from_str(line).expect(line), said)
 }
 
-/// The rows of a rule.
+/// Returns the rows of a rule.
 fn rows<'a>(document: &'a Value, rule: &str) -> Vec<&'a Value> {
     let rows = document["explain"].as_array().expect("rows");
     rows.iter().filter(|row| row["rule"] == rule).collect()
@@ -46,7 +46,8 @@ fn superpages_that_are_made_beside_the_program_have_their_means_and_delays() {
     }
     let [median, p99] = ["median_ms", "p99_ms"].map(|key| made[key].as_f64().unwrap());
     assert!(0.0 < median && median <= p99, "{made}");
-    // No memory is kept for reservations, whatever was reserved, and what is not there does nothing.
+    // The program reserved memory, but none is kept for reservations; and the daemon of the other rule does not exist
+    // here.
     for (rule, asked) in [("allocation.form", Value::from(8)), ("deallocation.when", Value::Null)] {
         let row = rows(&document, rule)[0];
         assert_eq!((&row["asked"], &row["done"]), (&asked, &0.into()), "{row}");
@@ -79,7 +80,7 @@ fn who_may_not_make_superpages_learns_what_was_asked_for() {
     assert!(row["why"].as_str().unwrap().contains("CAP_SYS_NICE"), "{row}");
 }
 
-/// What the library did is in the call; the counters that it keeps are those of the rows.
+/// The library acts during the call; the rows have the numbers from its counters.
 #[test]
 fn what_the_library_and_the_kernel_do_are_rows_of_their_own() {
     let Some(bench) = bench() else { return };
@@ -101,7 +102,7 @@ fn what_the_library_and_the_kernel_do_are_rows_of_their_own() {
             (&"allocating thread".into(), &"in the call".into())
         );
         let fault = given.iter().find(|row| row["by"] == "kernel").unwrap();
-        // The machine's counter says only how many it were at most.
+        // The machine's counter gives only an upper bound.
         assert_eq!(fault["done"].is_null(), fault["done_at_most"].as_u64() > Some(0), "{fault}");
         let scan = rows(&document, "mapping.scan")[0];
         assert_eq!(

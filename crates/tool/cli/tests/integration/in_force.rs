@@ -1,4 +1,4 @@
-//! `superpage run --design`, where superpage itself makes the superpages while the program runs.
+//! `superpage run --design` with designs for which superpage itself makes the superpages while the program runs.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::common::{has_thp, run, send, stderr, stdout, superpage, wait_until};
 
-/// `extents.c`, and a place for designs.
+/// The program `extents.c`, and a directory for designs.
 pub struct Bench(tempfile::TempDir);
 
-/// `None`, and the test is counted as skipped, where designs cannot be in force.
+/// Returns the test bench; `None`, counted as skipped, if designs cannot be in force.
 pub fn bench() -> Option<Bench> {
     if let Err(why) = sys::pidfd::may_collapse() {
         testkit::skipped!("superpages cannot be made in another process: {why}");
@@ -44,7 +44,7 @@ impl Bench {
         self.0.path().join("extents").display().to_string()
     }
 
-    /// Waits until a launcher has started the program.
+    /// Waits until a launcher has started its program.
     pub fn await_program(&self, launcher: &std::process::Child) {
         let launcher = units::Pid(launcher.id() as i32);
         let is_program = |pid: &units::Pid| {
@@ -56,7 +56,7 @@ impl Bench {
         });
     }
 
-    /// A preset with changes, as a file.
+    /// Writes a preset with changes to a file.
     fn design(&self, preset: &str, changes: &[(&str, &str)]) -> String {
         let mut text = stdout(&run(&["design", "show", preset]));
         for (from, to) in changes {
@@ -68,14 +68,14 @@ impl Bench {
         file.display().to_string()
     }
 
-    /// Runs the program under a design; what is in the document about that.
+    /// Runs the program under a design; returns the design's part of the document.
     pub fn run(&self, design: &str, words: &[&str]) -> Value {
         let document = self.run_with(&["--design", design], words);
         assert_eq!(document["pages"], "collapsed");
         document["design"].clone()
     }
 
-    /// The same with these flags; all of the document.
+    /// Runs the program with these flags; returns the whole document.
     pub fn run_with(&self, flags: &[&str], words: &[&str]) -> Value {
         let program = self.program();
         let before = [&["run", "--json"], flags, &["--", &program]].concat();
@@ -92,7 +92,7 @@ impl Bench {
 fn superpages_are_made_at_the_designs_thresholds() {
     let Some(bench) = bench() else { return };
     testkit::lock_machine!(shared);
-    // Its thread wakes every 10 s.
+    // Ingens' thread would wake only every 10 s.
     let ingens = bench.design("ingens", &[("every = \"10s\"", "every = \"100ms\"")]);
     let cases = [("quicksilver-sync-64", 64), ("freebsd", 512), (ingens.as_str(), 460)];
     for (design, least) in cases {
@@ -107,7 +107,7 @@ fn superpages_are_made_at_the_designs_thresholds() {
     }
 }
 
-/// Each extent has its superpage before the next one is begun, so no more than the threshold is copied.
+/// The program waits in each extent for its superpage, so no more pages are copied than the threshold.
 #[test]
 #[ignore = "nightly: what a design in force makes, and when"]
 fn superpages_are_made_where_the_program_grows() {
@@ -121,8 +121,8 @@ fn superpages_are_made_where_the_program_grows() {
     assert!(made["frontier_looks"].as_u64() > Some(0), "{made}");
 }
 
-/// A program that fills one extent after the other, under designs that fill reservations at some page: it has no fault in those
-/// that are made before it comes to them, and where it stops at most a tenth more was made than it touched.
+/// The program fills its extents in order, under designs that fill a reservation at some page. It takes no fault in
+/// extents that were made before it reached them. At most a tenth more superpages are made than it touches.
 #[test]
 #[ignore = "nightly: what a design in force makes, and when"]
 fn superpages_are_made_ahead_of_a_program_that_grows() {
@@ -139,7 +139,7 @@ fn superpages_are_made_ahead_of_a_program_that_grows() {
     }
 }
 
-/// A design that prepares a superpage at its first fault: nothing is copied.
+/// A design that prepares a superpage at its first fault copies nothing.
 #[test]
 #[ignore = "nightly: what a design in force makes, and when"]
 fn superpages_of_the_first_fault_are_the_kernels() {
@@ -154,7 +154,8 @@ fn superpages_of_the_first_fault_are_the_kernels() {
     assert!(number("by_fault") >= 60 && number("copied_pages") < 4 * 512, "{document}");
 }
 
-/// What more copying would have taken: a program that is never at rest, on a CPU of its own, has a fiftieth of its time taken.
+/// For a program that never rests, on a CPU of its own, copying takes at most a fiftieth of its time; more copies would
+/// exceed that.
 #[test]
 #[ignore = "nightly: what a design in force takes of a program's time"]
 fn a_busy_program_has_few_superpages_copied_and_the_report_says_why() {
@@ -185,7 +186,7 @@ fn a_daemon_completes_reservations() {
     assert_eq!(at["made"], 8, "{at}");
 }
 
-/// Four regions every three seconds: the last four come a period after the first four.
+/// The scan visits four regions every three seconds, so the last four come a period after the first four.
 #[test]
 #[ignore = "nightly: a period that is timed"]
 fn a_scan_keeps_its_period() {
@@ -212,7 +213,7 @@ fn a_scan_keeps_its_period() {
     assert!(last > 2.7, "{scanned}");
 }
 
-/// The contents: `extents.c` looks at them.
+/// `extents.c` itself checks the contents.
 #[test]
 fn a_forked_child_keeps_its_contents() {
     let Some(bench) = bench() else { return };
@@ -247,10 +248,10 @@ fn the_program_outlives_a_launcher_that_is_killed() {
     assert_eq!(text, "ok\n");
 }
 
-/// What is executed next cannot make superpages in other processes.
+/// Without this capability, the program executed next cannot make superpages in other processes.
 pub fn drop_sys_nice() -> std::io::Result<()> {
     const CAP_SYS_NICE: libc::c_ulong = 23;
-    // SAFETY: it changes a flag of this process.
+    // SAFETY: only changes a flag of this process.
     match unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -282,15 +283,15 @@ fn an_arm_of_a_comparison_can_be_a_design() {
     let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let (live, base): (Vec<&Value>, Vec<&Value>) =
         document["samples"].as_array().unwrap().iter().partition(|sample| sample["arm"] == 1);
-    // A warm-up and two runs of each.
+    // A warm-up and two runs for each arm.
     assert_eq!((live.len(), base.len()), (3, 3), "{document}");
     assert!(base.iter().all(|sample| sample["design"].is_null()), "{document}");
-    // Beside programs that take faults the kernel may refuse some until the program ends.
+    // While other programs take faults, the kernel may refuse some superpages until the program ends.
     let (whole, short): (Vec<&Value>, Vec<&Value>) =
         live.into_iter().partition(|sample| sample["design"]["failed"] == serde_json::json!({}));
     for sample in &whole {
         let number = |what: &str| sample["design"][what].as_u64().unwrap();
-        // One more is mapped than is touched.
+        // One more extent is mapped than is touched.
         let ahead = number("ahead").min(1);
         assert!((8..=8 + ahead).contains(&(number("made") + number("unmade"))), "{sample}");
     }
@@ -300,7 +301,7 @@ fn an_arm_of_a_comparison_can_be_a_design() {
     }
 }
 
-/// `setcap` lets all users put designs in force; the C library takes variables from such a program.
+/// `setcap` lets all users put designs in force. The C library removes some environment variables from such a program.
 #[test]
 fn with_capabilities_of_the_file_an_ordinary_user_may_and_keeps_the_environment() {
     testkit::require!(testkit::is_root(), "not root: no capabilities can be given");

@@ -1,5 +1,5 @@
-//! A program under a design in force ends as it does without: in storms of forks, among many threads, across exec,
-//! under limits, beside a stopped launcher; and it takes little memory that it does not use.
+//! A program under a design in force behaves as without one: in storms of forks, with many threads, across exec, under
+//! limits, and with a stopped launcher. It also takes little memory that it does not use.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::in_force::{Bench, bench};
 
 const DESIGN: [&str; 5] = ["run", "--json", "--design", "quicksilver-sync-64", "--"];
 
-/// A command in a group.
+/// Runs a command in a control group.
 fn run_in(group: &ControlGroup, words: &[&str]) -> Output {
     let mut command = Command::new("sh");
     group.join(&mut command).args(words).env_remove("LD_PRELOAD").output().expect("sh")
 }
 
-/// Prints `ok` and ends with 0 under the design, as without; what else was said.
+/// Checks that the program prints `ok` and ends with 0, without the design and under it. Returns its other output.
 fn is_same(words: &[&str]) -> String {
     let plain = Command::new(words[0]).args(&words[1..]).output().unwrap();
     let ours = run(&[&DESIGN[..], words].concat());
@@ -42,7 +42,7 @@ fn storms_of_forks_and_a_thousand_threads_end_as_without() {
     is_same(&[&program, "threads", "1000"]);
 }
 
-/// More processes than the launcher may open files.
+/// There are more processes than the launcher may open files.
 #[test]
 fn few_descriptors_are_enough() {
     let Some((_bench, program)) = with_program() else { return };
@@ -60,14 +60,14 @@ fn programs_that_are_executed_meanwhile_end_as_without() {
     let Some((bench, program)) = with_program() else { return };
     testkit::lock_machine!(shared);
     is_same(&[&program, "exec", "20"]);
-    // Every image at the same addresses.
+    // Without address randomization, every program image has the same addresses.
     is_same(&["setarch", "-R", &program, "exec", "20"]);
     is_same(&[&bench.build("in_force.c", &["-pthread", "-static"]), "exec", "20"]);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     is_same(&[&program, "exec", "20"]);
 }
 
-/// Where no thread can be started the program runs all the same, or is not started; we do not panic.
+/// If no thread can be started, the program runs without the design or is not started; superpage does not panic.
 #[test]
 fn a_group_of_few_processes_is_no_reason_to_panic() {
     let Some(_bench) = bench() else { return };
@@ -83,13 +83,13 @@ fn a_group_of_few_processes_is_no_reason_to_panic() {
         assert!(!said.contains("panicked"), "{limit}: {said}");
         match ended.status.code() {
             Some(0) => assert_eq!(stdout(&ended), "ok\n", "{limit}: {said}"),
-            // The shell's own, or the launcher's refusal.
+            // The code is the shell's, or that of the launcher's error.
             code => assert!(matches!(code, Some(2 | 3 | 125..=127)), "{limit}: {ended:?}"),
         }
     }
 }
 
-/// On base pages it needs 105 of 128 MiB: 25 MiB here and there, and 80 MiB later.
+/// On base pages the program needs 105 of 128 MiB: 25 MiB in scattered pages, and later 80 MiB.
 #[test]
 #[ignore = "nightly: live designs"]
 fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
@@ -107,8 +107,8 @@ fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
     assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("ok\n", Some(0)), "{ours:?}");
 }
 
-/// See docs/decisions/live.md#10: 16 MiB here. Programs that take faults beside it make the kernel refuse for a while
-/// (EAGAIN), and then an extent may be neither made nor held when the program ends: it is run again.
+/// The limit of docs/decisions/live.md#10 is 16 MiB here. While other programs take faults, the kernel refuses for a
+/// time (EAGAIN); an extent may then be neither made nor held when the program ends, and the program is run again.
 #[test]
 #[ignore = "nightly: how much a design in force fills, and when"]
 fn little_is_filled_that_a_program_does_not_use() {
@@ -129,12 +129,12 @@ fn little_is_filled_that_a_program_does_not_use() {
     assert!(number(&unused, "held") > 0, "{unused}");
     let used = bench.run("quicksilver-sync-64", &["40", "64", "40", "use"]);
     testkit::require!(used["failed"] == serde_json::json!({}), "superpages were short: {used}");
-    // One more is mapped than is touched.
+    // One more extent is mapped than is touched.
     let made = number(&used, "made");
     assert!((40..=41).contains(&made) && number(&used, "held") == 0, "{used}");
 }
 
-/// Copied into a superpage, memory that a fork shares would be there twice.
+/// Copying memory that a fork shares into a superpage would duplicate it.
 #[test]
 #[ignore = "nightly: live designs"]
 fn memory_that_a_fork_shares_is_not_copied() {
@@ -162,11 +162,11 @@ fn a_stopped_launcher_does_not_stop_the_program() {
     assert!(launcher.wait().unwrap().success());
 }
 
-/// Others' runs would be seen in the lists that are compared.
+/// Other runs would appear in the lists that are compared.
 mod exclusive {
     use super::*;
 
-    /// Also where it is killed in the midst.
+    /// This also holds for a launcher that is killed during the run.
     #[test]
     fn nothing_is_left_behind() {
         let Some(bench) = bench() else { return };

@@ -1,4 +1,4 @@
-//! `superpage lab`, a program of its own: where it is found, what it is told, and how it ends.
+//! `superpage lab` executes a separate program: where it is searched, its arguments and environment, and its exit code.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -7,18 +7,18 @@ use std::process::{Command, Output};
 
 use crate::common::{refused, stderr, stdout};
 
-/// Written by a process of its own: a file that this one has open for writing, a child forked meanwhile has open too,
-/// and nobody can start it ("Text file busy").
+/// Another process writes the script: a child forked meanwhile would inherit a descriptor that this process has open
+/// for writing, and the script could not be executed ("Text file busy").
 fn script(path: &Path, lines: &str) {
     testkit::write_script(path, &format!("#!/bin/sh\n{lines}\n"));
 }
 
-/// Where the command can be linked to.
+/// Returns a directory in which the command can be linked.
 fn room() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Runs the command as one of `directory`, with `path` as the only directory of PATH but those of the system.
+/// Runs the command by its link in `directory`, with `path` as the only directory of PATH besides the system's.
 fn superpage(
     directory: &Path,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The commands of libhugetlbfs under their own names: what they print, return and refuse.
+//! The commands of libhugetlbfs under their own names: output, exit codes and errors.
 
 mod contract;
 mod hugeadm;
@@ -9,14 +9,14 @@ mod names;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A command under its old name, which is a link to this build.
+/// Runs a command under its old name, which is a link to this build.
 fn tool(name: &str, words: &[&str]) -> Output {
     command(name).args(words).output().expect("the command starts")
 }
 
 fn command(name: &str) -> Command {
     let dir = Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
-    // The links lie beside the build, so that the library is found; made anew by whoever comes first.
+    // The links are beside the build, so that the library is found. The first test that needs a link creates it.
     let link = dir.join(name);
     if !link.is_symlink() {
         let _ = std::os::unix::fs::symlink("superpage", &link);
@@ -30,11 +30,11 @@ fn command(name: &str) -> Command {
     command
 }
 
-/// Words, and what the line on standard error must hold.
+/// Arguments, and texts that the line on standard error must contain.
 type Refusal = (&'static [&'static str], &'static [&'static str]);
 
-/// Checks that each line of words ends with 1, one line in the command's name that the usage may follow,
-/// and nothing on standard output.
+/// Checks that each list of arguments gives exit code 1, one line with the command's name (the usage may follow), and
+/// nothing on standard output.
 fn refuses(name: &str, cases: &[Refusal]) {
     for (words, parts) in cases {
         let output = tool(name, words);

@@ -1,4 +1,4 @@
-//! What the command does, end to end: one program, so that all of it is linked once and runs side by side.
+//! The command's tests, end to end, in one program: it is linked once, and its tests run in parallel.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,6 +10,7 @@ mod compare;
 mod compare_series;
 mod compare_shift;
 mod design;
+mod doctor;
 mod documents;
 mod evaluate;
 mod evaluate_on;

@@ -1,4 +1,4 @@
-//! `superpage measure`: what it prints of files and numbers, and what it refuses.
+//! `superpage measure`: its output for files and numbers, and its errors.
 
 use std::fs;
 use std::process::Output;
@@ -20,7 +20,7 @@ fn from(text: &str, more: &[&str]) -> Output {
     run(&words)
 }
 
-/// A line of `perf stat -j`.
+/// Returns a line of `perf stat -j`.
 fn counted(event: &str, value: &str, percent: u32) -> String {
     format!(
         "{{\"counter-value\": \"{value}\", \"event\": \"{event}\", \"pcnt-running\": {percent}.00}}\n"
@@ -136,7 +136,7 @@ fn only_what_fits_together_is_a_share() {
 
 #[test]
 fn samples_are_shared_out_to_mappings_and_functions() {
-    // Page faults of `true`, as perf wrote them into a pipe.
+    // Page faults of `true`, as perf wrote them to a pipe.
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../walk-cost/tests/fixtures/piped.data");
     let output = run(&["measure", "--from", data, "--top", "1"]);
     assert_eq!(output.status.code(), Some(1), "cycles were not sampled: {}", stderr(&output));
@@ -179,7 +179,8 @@ fn a_measurement_goes_into_a_file() {
     assert!(text.contains("superpage.measure/1"), "{text}");
 }
 
-/// With a PMU a number or its reason, without one the remedy; never a number without a method.
+/// With a PMU the output has a number or the reason for its absence, and without a PMU the remedy. A number always has
+/// a method.
 #[test]
 fn the_counters_are_used_or_told_to_be_missing() {
     let output = run(&["measure", "--method", "pmu", "--json", "--", "true"]);
@@ -197,7 +198,7 @@ fn the_counters_are_used_or_told_to_be_missing() {
     assert_eq!(document["exit_code"], 0);
 }
 
-/// Whether programs can be recorded here; said and counted if not.
+/// Returns whether programs can be recorded here; otherwise counts a skip.
 fn records() -> bool {
     let dry = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
     if dry.status.code() != Some(3) {
@@ -225,8 +226,8 @@ fn a_recorded_program_ends_as_itself_and_is_timed_without_its_standard_input() {
     assert!(reason.contains("standard input"), "{document}");
 }
 
-/// A trace says what a program that does something spends on translation, and that one that does nothing
-/// is too short to say anything.
+/// A trace gives the time that a program spends on translation; for a program that does nothing, it is too short for
+/// any statement.
 #[test]
 #[ignore = "nightly: how long programs take decides what is said of them"]
 fn a_recorded_trace_is_priced() {
@@ -241,7 +242,7 @@ fn a_recorded_trace_is_priced() {
     assert!(document["estimate"]["share"].is_null());
 
     let own = env!("CARGO_BIN_EXE_superpage");
-    // Loads that wait for each other: time enough to say something on any machine.
+    // Dependent loads, which take enough time for a statement on any machine.
     let work = ["workload", "chase", "--size", "16M", "--operations", "3000000", "--json"];
     let arguments = ["measure", "--method", "trace", "--json", "--", own];
     let output = run(&[&arguments[..], &work].concat());

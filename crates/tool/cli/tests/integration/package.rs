@@ -1,4 +1,5 @@
-//! What `scripts/package` and `install.sh` lay out, of this build: installed, used and removed. Nothing is left.
+//! Files that `scripts/package` and `install.sh` install from this build: they are installed, used and removed, and
+//! nothing is left.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,20 +22,20 @@ fn has(tool: &str) -> bool {
     Command::new("sh").args(["-c", "command -v \"$1\"", "sh", tool]).output().is_ok_and(found)
 }
 
-/// Every path below a directory.
+/// Returns every path below a directory.
 fn files(directory: &Path) -> BTreeSet<String> {
     let text = ok(Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", "%P\n"]));
     text.lines().map(str::to_string).collect()
 }
 
-/// A script as in a shell that lets nobody else read what it makes.
+/// Runs a script with a umask by which only its owner can read new files.
 fn for_its_owner_alone(script: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(script);
     command
 }
 
-/// That everybody may read, and enter, what is below a directory.
+/// Checks that everybody may read all files, and enter all directories, below a directory.
 fn is_for_everybody(directory: &Path) {
     for (kind, mode) in [("f", "-004"), ("d", "-005")] {
         let mut find = Command::new("find");
@@ -53,7 +54,7 @@ impl Package {
         let from = Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
         let mut script = for_its_owner_alone(&repository().join("scripts/package"));
         script.args(["--only", "tree", "--from"]).arg(from).arg("--output").arg(directory.path());
-        // `superpage completions` is not to build the laboratory first.
+        // Without this variable `superpage completions` does not build the laboratory first.
         ok(script.env_remove("CARGO_MANIFEST_DIR"));
         Self { directory }
     }
@@ -100,7 +101,7 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     let listed = ok(listing.args(["evaluate", "--list", "sqlite"]));
     assert!(listed.contains("any where/share/superpage/suites/sqlite.toml"), "{listed}");
 
-    // What is there already is replaced; the tarball may be unpacked for its owner alone.
+    // Existing files are replaced. The tarball may have been unpacked with a restrictive umask.
     ok(Command::new("chmod").args(["-R", "go="]).arg(package.directory.path().join("tree")));
     assert!(package.install(&[], &[("PREFIX", &prefix)]).status.success());
     is_for_everybody(&prefix);

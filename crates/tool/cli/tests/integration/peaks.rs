@@ -1,8 +1,8 @@
-//! Peaks that `superpage run` reports, and that a program is judged at its own.
+//! Peaks that `superpage run` reports; the report judges a program by its own peak.
 
 use crate::common::{has_thp, run, stderr, thp_fallbacks};
 
-/// What `run` with these words reports of a program, as a document.
+/// Returns the report of `run` with these arguments.
 pub fn reported(words: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("report.json");
@@ -15,7 +15,7 @@ pub fn reported(words: &[&str]) -> serde_json::Value {
     report
 }
 
-/// Holds 200 MB in the second of four processes for three seconds: it writes once it has all.
+/// Holds 200 MB in the second of four processes for three seconds. The process writes once it has read all.
 const HOLDS: &str = "head -c 200000000 /dev/zero | tail -c 200000000 | \
                      (head -c 1 >/dev/null; sleep 3; cat >/dev/null)";
 
@@ -23,7 +23,8 @@ const HOLDS: &str = "head -c 200000000 /dev/zero | tail -c 200000000 | \
 #[ignore = "nightly: a peak is seen where there is a CPU for who looks"]
 fn the_peak_is_what_all_processes_held_together() {
     for words in [["--pages", "base", "--"], ["--pages", "system", "--"]] {
-        // Where much else runs the peak may not be seen, or be known within bounds only: of five runs the first that was.
+        // On a busy machine the peak may be missed, or known only within bounds, so take the first of five runs in
+        // which it was seen.
         let mut runs = (0..5).map(|_| reported(&[&words[..], &["sh", "-c", HOLDS]].concat()));
         let is_seen = |report: &serde_json::Value| {
             report["peak_bytes"].is_u64() && report["coverage_of_peak"].is_f64()
@@ -36,7 +37,7 @@ fn the_peak_is_what_all_processes_held_together() {
     }
 }
 
-/// Whether a report of a small program lacks the 200 MB that others held meanwhile.
+/// Checks that the report of a small program does not include the 200 MB of other processes.
 fn is_of_the_program_alone(file: &std::path::Path) {
     let report = std::fs::read_to_string(file).unwrap();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
@@ -45,14 +46,14 @@ fn is_of_the_program_alone(file: &std::path::Path) {
     assert!(peak < Some(100_000_000), "{report:#}");
 }
 
-/// The first process of a container is often a shell, whose other children have what marks an orphan of the program: the same
-/// parent, and the group.
+/// The first process of a container is often a shell. Its other children look like orphans of the program: they have
+/// the same parent and process group.
 #[test]
 fn other_children_of_a_containers_shell_are_not_the_programs() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report");
     let own = env!("CARGO_BIN_EXE_superpage");
-    // The program goes on until the others hold their memory, and they hold it until it is reported.
+    // The program runs until the others hold their memory, and the others hold it until the report is written.
     let held = directory.path().join("held");
     let waits = format!("until [ -e {} ]; do sleep 0.05; done; sleep 1", held.display());
     let until_reported = format!(
@@ -72,7 +73,8 @@ fn other_children_of_a_containers_shell_are_not_the_programs() {
     is_of_the_program_alone(&file);
 }
 
-/// All jobs of a script are in one group, and an orphan of one has the first process for a parent, as one of the program's has.
+/// All jobs of a script are in one process group, and an orphan of any job, also of the program, has the first process
+/// as its parent.
 #[test]
 fn orphans_of_other_jobs_of_a_script_are_not_the_programs() {
     let directory = tempfile::tempdir().unwrap();
@@ -103,7 +105,7 @@ fn a_program_that_grows_late_is_judged_at_its_peak() {
     let report = reported(&["--pages", "thp", "--", "sh", "-c", script, own]);
     let peak = report["peak_bytes"].as_u64().or(report["peak_at_least_bytes"].as_u64()).unwrap();
     assert!(peak >= 256 << 20, "{report:#}");
-    // Where much else runs, the peak may be missed: then nothing is judged.
+    // On a busy machine the peak may be missed; then there is no judgement.
     let is_seen = report["coverage_of_peak"].as_f64().is_some_and(|share| share >= 0.8);
     let effect = report["outcome"].as_str().unwrap();
     let is_short = effect == "did-not-take-effect" && thp_fallbacks() > before;

@@ -1,4 +1,4 @@
-//! `superpage pool`: dry runs that change nothing, bad input, partial pools, a kill in the middle.
+//! `superpage pool`: dry runs that change nothing, bad input, partial pools, and a kill during a change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use serde_json::Value;
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 const G1: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB";
 
-/// Every setting of the pools and around them, and the mounts of hugetlbfs; not what programs take and give back.
+/// Returns every setting of the pools and related ones, and the mounts of hugetlbfs, without the pages that programs
+/// use.
 fn machine() -> BTreeMap<PathBuf, String> {
     let dirs = fs::read_dir(POOLS).into_iter().flatten().flatten();
     let files = dirs.flat_map(|dir| fs::read_dir(dir.path()).into_iter().flatten().flatten());
@@ -41,7 +42,7 @@ fn json(output: &Output) -> Value {
     value
 }
 
-/// Arguments, exit code, and what the line must hold: the culprit and the remedy.
+/// Arguments, exit code, and texts that the line must contain: the faulty word and the remedy.
 type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 fn is_refused_in_a_line((arguments, code, parts): &Case<'_>) {
@@ -54,7 +55,7 @@ fn is_refused_in_a_line((arguments, code, parts): &Case<'_>) {
     }
 }
 
-/// Words that are wrong by themselves, on a machine without pools as well.
+/// Errors in the arguments alone are reported on a machine without pools too.
 #[test]
 fn bad_words_are_one_line_without_a_look_at_pools() {
     let cases: [Case<'_>; 13] = [
@@ -73,6 +74,36 @@ fn bad_words_are_one_line_without_a_look_at_pools() {
         (&["frobnicate"], 2, &["frobnicate"]),
     ];
     cases.iter().for_each(is_refused_in_a_line);
+}
+
+/// What each format makes of the same pools, on a machine that has neither.
+#[test]
+fn every_format_has_every_pool_or_says_which_is_missing() {
+    for (format, code, parts) in [
+        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=64G hugepages=4"][..]),
+        ("systemd", 0, &["pool set 2M:512 64G:4\n"]),
+        (
+            "tmpfiles",
+            0,
+            &["2048kB/nr_hugepages - - - - 512\n", "67108864kB/nr_hugepages - - - - 4"],
+        ),
+        ("sysctl", 1, &["# 64 GiB pages: ", ": hugepagesz=64G hugepages=4\n"]),
+        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+    ] {
+        let output = run(&["pool", "boot", "2M:512,64G:4", "--format", format]);
+        assert_eq!(output.status.code(), Some(code), "{format}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), code as usize, "{format}");
+        for part in parts {
+            assert!(stdout(&output).contains(part), "{format}: {}", stdout(&output));
+        }
+    }
+    let reserved = run(&["pool", "boot", "2M:512", "--format", "mount", "--reserve"]);
+    let text = stdout(&reserved);
+    assert!(text.contains("size=1073741824,min_size=1073741824,"), "{text}");
+    assert!(text.contains("After=systemd-modules-load.service systemd-sysctl.service\n"), "{text}");
+    let nodes = stdout(&run(&["pool", "boot", "64G:0=1,3=2"]));
+    assert_eq!(nodes, "hugepagesz=64G hugepages=0:1,3:2\n");
 }
 
 #[test]
@@ -109,8 +140,8 @@ fn without_privilege_the_line_names_the_command_that_works() {
 fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     testkit::require!(testkit::is_root(), "not root: no mount namespace of our own");
     testkit::lock_machine!(shared);
-    // In a mount namespace of its own the command finds a pool that is always 20 pages short: so
-    // many are surplus, whatever is written.
+    // In a mount namespace of its own the command finds a fake pool that is always 20 pages short: that many are
+    // surplus, whatever is written.
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("hugepages-2048kB");
     fs::create_dir(&pool).unwrap();
@@ -137,7 +168,7 @@ fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     let output = inside(&[]);
     testkit::require!(output.is_ok(), "no unshare (util-linux)");
     let output = output.unwrap();
-    // Below a chroot that is no mount point, unshare fails.
+    // In a chroot whose root is not a mount point, unshare fails.
     let is_refused = ["mount:", "unshare:"].iter().any(|who| stderr(&output).contains(who));
     testkit::require!(!is_refused, "no mounts here: {}", stderr(&output).trim());
     let text = stdout(&output);
@@ -159,7 +190,8 @@ fn what_a_killed_command_left_is_given_back_before_a_limit_is_decided() {
     testkit::require!(testkit::is_root(), "not root: nothing may be mounted");
     testkit::require!(has_pool(), "{NO_POOL}");
     testkit::lock_machine!(shared);
-    // In a mount namespace of its own the command finds a pool whose limit a killed one raised from 3 to 30.
+    // In a mount namespace of its own the command finds a fake pool. A command that was killed has raised the pool's
+    // limit from 3 to 30.
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("pools/hugepages-2048kB");
     fs::create_dir_all(&pool).unwrap();
@@ -196,29 +228,106 @@ fn what_a_killed_command_left_is_given_back_before_a_limit_is_decided() {
         assert_eq!(limit, "8", "{words:?}: {said}");
         assert!(said.contains("left by a killed superpage"), "{words:?}: {said}");
     }
-    // A dry run gives nothing back.
+    // A dry run restores nothing.
     assert_eq!(after(&[own, "pool", "overcommit", "2M:+5", "--dry-run"]).0, "30");
     assert_eq!(after(&[hugeadm, "--dry-run", "--pool-pages-max", "2M:+5"]).0, "30");
 }
 
-#[test]
-fn a_program_s_need_is_told_by_kind() {
-    testkit::require!(has_pool(), "{NO_POOL}");
-    let own = env!("CARGO_BIN_EXE_superpage");
-    let output =
-        run(&["pool", "plan", "--json", "--", own, "workload", "gups", "--size", "64M", "--json"]);
-    let text = stdout(&output);
-    let document: Value = serde_json::from_str(&text).expect(&text);
-    let anonymous = document["anonymous_bytes"].as_u64().unwrap();
-    assert!((64 << 20..96 << 20).contains(&anonymous), "{anonymous}");
-    let sizes = document["sizes"].as_array().unwrap();
-    let need = sizes.iter().find(|size| size["page_bytes"] == 2 << 20).unwrap();
-    assert!(need["pages"].as_u64().unwrap() >= 32);
-    assert!(stderr(&output).contains("superpage.workload"), "its output goes to stderr");
+/// Compiles `pool_plan.c`; `None` without a C compiler.
+fn plan_program(directory: &Path) -> Option<String> {
+    let program = directory.join("pool_plan").display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/pool_plan.c");
+    let built = Command::new("cc").args(["-O1", "-o", &program, source]).output();
+    built.is_ok_and(|built| built.status.success()).then_some(program)
 }
 
-/// They change pools, or compare what a run of somebody else may change for a moment: the launcher grows the pool where
-/// memory is fragmented.
+/// The document of a plan.
+fn planned(words: &[&str]) -> Value {
+    let output = run(&[&["pool", "plan", "--json"][..], words].concat());
+    let text = stdout(&output);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{error}: {text} {}", stderr(&output)))
+}
+
+/// Pages of 2 MiB that a plan names.
+fn pages_of(document: &Value, what: &str) -> u64 {
+    let sizes = document["sizes"].as_array().unwrap();
+    let need = sizes.iter().find(|size| size["page_bytes"] == 2 << 20).unwrap();
+    need[what].as_u64().unwrap()
+}
+
+#[test]
+fn shared_memory_counts_whole_and_once_for_a_server_and_its_children() {
+    testkit::require!(has_pool(), "{NO_POOL}");
+    let directory = tempfile::tempdir().unwrap();
+    let program = plan_program(directory.path());
+    testkit::require!(program.is_some(), "needs a C compiler");
+    let program = program.unwrap();
+    for (kind, name) in
+        [("anonymous", "anonymous"), ("sysv", "sys-v"), ("memfd", "memfd"), ("posix", "file")]
+    {
+        let document = planned(&["--", &program, kind, "37", "2"]);
+        assert_eq!(pages_of(&document, "shared_pages"), 19, "{kind}: {document}");
+        assert_eq!(pages_of(&document, "private_pages"), 0, "{kind}: {document}");
+        let object = &document["shared"][0];
+        assert_eq!((&object["kind"], &object["processes"]), (&name.into(), &3.into()), "{object}");
+        assert_eq!(object["bytes"], 37 << 20, "{object}");
+        // What was not touched counts. Before Linux 6.7 the touched part is unknown.
+        let touched = object["touched_bytes"].as_u64();
+        assert!(touched.is_none_or(|touched| touched < 8 << 20), "{object}");
+        assert_eq!(document["needs_shm_group"], kind == "sysv", "{document}");
+    }
+}
+
+#[test]
+fn running_processes_are_planned_for_without_their_being_changed() {
+    testkit::require!(has_pool(), "{NO_POOL}");
+    let directory = tempfile::tempdir().unwrap();
+    let program = plan_program(directory.path());
+    testkit::require!(program.is_some(), "needs a C compiler");
+    let mut child = Command::new(program.unwrap())
+        .args(["anonymous", "37", "0"])
+        .env("KEEP_SECONDS", "100")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    let mut pages = 0;
+    // The child may not have mapped its memory yet.
+    comes_true(|| {
+        pages = pages_of(&planned(&["--pid", &pid]), "shared_pages");
+        pages > 0 || child.try_wait().unwrap().is_some()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(pages, 19);
+    is_refused_in_a_line(&(&["plan", "--pid", &pid], 2, &["no process has pid"]));
+    is_refused_in_a_line(&(&["plan", "--pid", "1", "--", "true"], 2, &["cannot be used with"]));
+}
+
+/// The flags that a program names decide, not what its memory looks like.
+#[test]
+fn java_is_asked_for_its_own_figure() {
+    testkit::require!(has_pool(), "{NO_POOL}");
+    let has_java =
+        Command::new("java").arg("-version").output().is_ok_and(|it| it.status.success());
+    testkit::require!(has_java, "needs java");
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("Rest.java");
+    let text = "public class Rest { public static void main(String[] a) throws Exception { Thread.sleep(500); } }";
+    fs::write(&source, text).unwrap();
+    let source = source.to_str().unwrap();
+    let flags = ["-Xmx64m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=32m"];
+    let words = [&["--", "java"][..], &flags, &["-XX:+UseLargePages", source]].concat();
+    let document = planned(&words);
+    let figure = &document["applications"][0];
+    assert_eq!((&figure["application"], &figure["asks"]), (&"jvm".into(), &true.into()));
+    assert_eq!((&figure["source"], &figure["bound"]), (&"asked".into(), &"at-most".into()));
+    assert_eq!(figure["pages"], 32 + 16, "{figure}");
+}
+
+/// These tests change pools, or compare settings that another run may change for a moment: the launcher grows the pool
+/// if memory is fragmented.
 mod exclusive {
     use super::*;
 
@@ -264,6 +373,9 @@ mod exclusive {
             &["pool", "boot", "1G:2"],
             &["pool", "boot", "2M:5", "--format", "sysctl"],
             &["pool", "boot", "2M:0=5", "--format", "tmpfiles"],
+            &["pool", "boot", "2M:5,1G:1", "--format", "systemd"],
+            &["pool", "boot", "2M:5", "--format", "fstab", "--reserve"],
+            &["pool", "boot", "2M:5", "--format", "mount"],
             &["pool", "ensure", file, "--dry-run"],
         ] {
             let output = run(arguments);
@@ -313,7 +425,15 @@ mod exclusive {
             (&["boot", "2M:+1"], 2, &["invalid amount"]),
             (&["boot", "1G:x=1"], 2, &["invalid amount"]),
             (&["boot", "1G:0=1", "1G:0=2"], 2, &["specified twice"]),
-            (&["boot", "16G:1", "--format", "sysctl"], 2, &["--format tmpfiles"]),
+            (&["boot", "2M:1,banana"], 2, &["`banana`"]),
+            (&["boot", "2M:0=1,2M:7"], 2, &["specified twice"]),
+            (&["boot", "2M:1", "--reserve"], 2, &["--format fstab"]),
+            (&["boot", "2M:1", "--file", "x"], 2, &["--file"]),
+            (
+                &["boot", "2M:1", "--format", "tmpfiles", "--default-size", "2M"],
+                2,
+                &["command line"],
+            ),
             (&["ensure", "/no/such.toml"], 2, &["/no/such.toml", "No such file"]),
             (&["ensure", "/"], 2, &["cannot read /", "directory"]),
             (&["ensure", &cut], 2, &["cut.toml:2"]),
@@ -381,6 +501,91 @@ mod exclusive {
     }
 
     #[test]
+    fn a_pool_of_the_planned_pages_is_enough_and_one_page_less_is_not() {
+        testkit::require!(has_pool(), "{NO_POOL}");
+        testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        let directory = tempfile::tempdir().unwrap();
+        let program = plan_program(directory.path());
+        testkit::require!(program.is_some(), "needs a C compiler");
+        let program = program.unwrap();
+        testkit::lock_machine!();
+        run(&["restore"]);
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+        let found = testkit::PoolsAsFound::note();
+        run(&["pool", "overcommit", "2M:0"]);
+        let set = |pages: u64| {
+            let done = run(&["pool", "set", &format!("2M:{pages}"), "-q"]);
+            done.status.code() == Some(0)
+        };
+        for kind in ["anonymous", "sysv", "memfd"] {
+            let pages = pages_of(&planned(&["--", &program, kind, "37", "2"]), "pages");
+            let starts = |pages| {
+                testkit::require!(set(pages), "no {pages} superpages");
+                let ended =
+                    Command::new(&program).args([kind, "37", "2", "pool"]).output().unwrap();
+                assert_eq!(ended.status.success(), pages >= 19, "{kind} on {pages}: {ended:?}");
+            };
+            starts(pages);
+            starts(pages - 1);
+        }
+        let document = planned(&["--", &program, "heap", "37", "0"]);
+        let (pages, spare) = (pages_of(&document, "pages"), pages_of(&document, "spare_pages"));
+        let is_short = |pages: u64| -> bool {
+            assert!(set(pages), "no {pages} superpages");
+            let report = directory.path().join(format!("{pages}.json"));
+            let file = report.to_str().unwrap();
+            let words = ["run", "-q", "--heap", "--pages", "hugetlb", "-o", file, "--", &program];
+            let output = run(&[&words[..], &["heap", "37", "0"]].concat());
+            assert_eq!(stdout(&output), "fine\n", "{}", stderr(&output));
+            let report: Value =
+                serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+            !report["shortage"].is_null()
+        };
+        assert!(!is_short(pages), "{pages} pages are planned: {document}");
+        assert!(is_short(pages - spare - 1), "more than {spare} of {pages} pages are too many");
+        drop(found);
+    }
+
+    #[test]
+    fn postgresql_starts_on_the_planned_pages_and_not_on_one_less() {
+        testkit::require!(has_pool(), "{NO_POOL}");
+        testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        let is_there = fs::read_dir("/usr/lib/postgresql").is_ok_and(|dirs| dirs.count() > 0);
+        testkit::require!(is_there, "needs PostgreSQL in /usr/lib/postgresql");
+        testkit::lock_machine!();
+        run(&["restore"]);
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+        let _found = testkit::PoolsAsFound::note();
+        run(&["pool", "overcommit", "2M:0"]);
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let output = Command::new("timeout")
+            .args(["-k", "5", "100", "sh"])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/postgres-plan.sh"))
+            .arg(env!("CARGO_BIN_EXE_superpage"))
+            .arg("setpriv --reuid=65534 --regid=65534 --clear-groups")
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let (text, said) = (stdout(&output), stderr(&output));
+        let figure = |name: &str| -> Value {
+            let text = fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+            let plan: Value = serde_json::from_str(&text)
+                .unwrap_or_else(|error| panic!("{error}: {text} {said}"));
+            plan
+        };
+        let plan = figure("plan.json");
+        let pages = plan["applications"][0]["pages"].as_u64().unwrap_or_else(|| panic!("{plan}"));
+        assert_eq!(text, format!("own {pages}\nstarted on {pages}\n"), "{said}");
+        assert_eq!(plan["applications"][0]["source"], "asked", "{plan}");
+        assert_eq!(pages_of(&plan, "shared_pages"), pages, "the mapping is as long");
+        assert_eq!(plan["applications"].as_array().unwrap().len(), 1, "{plan}");
+        let running = figure("running.json");
+        assert_eq!(running["applications"][0]["source"], "mapping");
+        assert_eq!(pages_of(&running, "held_pages"), pages, "the server has them");
+    }
+
+    #[test]
     fn killed_while_growing_it_is_put_back_by_restore() {
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
         testkit::require!(Path::new(G1).exists(), "no pool of 1 GiB pages");
@@ -391,7 +596,7 @@ mod exclusive {
         let before = pages();
         let room = run(&["pool", "set", "1G:+6", "--dry-run"]);
         testkit::require!(room.status.success(), "no room for 6 GiB");
-        // Gigantic pages come one by one, slowly enough to be interrupted.
+        // Gigantic pages are allocated one by one, slowly enough for an interruption.
         let mut child = superpage(&["pool", "set", "1G:+6"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -432,7 +637,7 @@ mod exclusive {
         testkit::require!(grows, "no page of 1 GiB could be had for long");
         let finished = output.status.code() == Some(0);
         testkit::require!(!finished, "it ended before it could be interrupted");
-        // Exit 1: not one page could be had, so that there was nothing to interrupt.
+        // Exit code 1: not even one page was available, so there was nothing to interrupt.
         let in_pieces = output.status.code() == Some(1) && stdout(&output).contains("fragmented");
         testkit::require!(!in_pieces, "free memory is in pieces smaller than 1 GiB");
         assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", stdout(&output));

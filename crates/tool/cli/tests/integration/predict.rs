@@ -1,5 +1,5 @@
-//! `compare --predict` and `verify-cost`, end to end on the real machine, small. What a prediction is
-//! worth is not tested here: that is a measurement, which `verify-cost` itself makes.
+//! `compare --predict` and `verify-cost`, end to end on this machine, with small runs. The accuracy of predictions is
+//! not tested here; `verify-cost` measures it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn verify_cost_says_predicted_measured_and_the_error() {
     assert!((mean - error.abs()).abs() < 1e-9, "{document}");
 }
 
-/// The processes that it started and did not reap yet.
+/// Returns the child processes that have not been reaped yet.
 fn children(pid: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
@@ -105,7 +105,7 @@ fn an_interrupted_prediction_ends_by_the_signal_and_leaves_the_runs() {
     let arms = ["--arm", "base", "--arm", "thp"];
     let mut command = superpage(&[&words[..], &arms].concat());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Its phase is timed in a warm-up and two runs; then come two warm-ups and four runs.
+    // The phase is timed in a warm-up and two runs; two warm-ups and four runs follow.
     let mut seen = BTreeSet::new();
     let (mut idle, pid) = (0, child.id());
     while (seen.len() < 9 || idle < 100) && Path::new(&format!("/proc/{pid}/exe")).exists() {

@@ -1,8 +1,8 @@
-//! Real programs print the same and end the same on superpages as without.
+//! Real programs print the same, and end in the same way, on superpages and without.
 //!
-//! Each runs plainly, on THP and under a design in force, and (privileged tier, in `exclusive`) on a hugetlb pool with
-//! enough pages and on one with far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
-//! lies in `programs/`: scripts that print digests of all they computed.
+//! Each program runs plainly, on THP and under a design in force, and (privileged tier, in `exclusive`) on a hugetlb
+//! pool with enough pages and on one with far too few. `SUPERPAGE_TEST_SCALE` enlarges the inputs, for long tests by
+//! hand. The programs are in `programs/`: scripts that print digests of all their results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,17 +16,17 @@ const IN_FORCE: &str = "quicksilver-sync-64";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Plain,
-    /// On THP, no kind of memory named: beside a library that leaves the heap alone, what the program's own
-    /// allocator gave must not be asked of another. (redis, linked with jemalloc, ended by SIGSEGV.)
+    /// On THP, without named kinds of memory. The library leaves the heap alone, and must not ask another allocator
+    /// about memory of the program's own. (redis, linked with jemalloc, used to end by SIGSEGV.)
     Unnamed,
     Thp,
     /// On THP that are prepared before they are touched.
     Ahead,
-    /// Under a design that the launcher carries out: no library is in it.
+    /// Under a design that the launcher carries out, without the library.
     InForce,
-    /// On a pool that has what it asks for.
+    /// On a pool with enough pages.
     Enough,
-    /// On a pool that runs out.
+    /// On a pool with too few pages.
     Scarce,
 }
 
@@ -49,7 +49,7 @@ impl Way {
 struct Program {
     words: Vec<String>,
     kinds: Vec<&'static str>,
-    /// Whether it runs as another user than root.
+    /// Whether the program runs as an unprivileged user.
     unprivileged: bool,
 }
 
@@ -59,12 +59,12 @@ impl Program {
         Self { words, kinds: KINDS.to_vec(), unprivileged: false }
     }
 
-    /// A script of `programs/`, for `interpreter`, with the scale of its input.
+    /// Returns a script of `programs/`, run by `interpreter`, with the scale of its input as an argument.
     fn script(interpreter: &str, name: &str) -> Self {
         Self::of(&[interpreter, &source(name), &scale()])
     }
 
-    /// In a directory of its own, which stays until the caller has looked.
+    /// Runs the program in a directory of its own, which is kept until the caller drops the result.
     fn run(&self, way: Way) -> Ended {
         let dir = tempfile::tempdir().expect("a temporary directory");
         open_to_all(dir.path());
@@ -72,7 +72,7 @@ impl Program {
         if self.unprivileged && testkit::is_root() {
             words.extend(AS_NOBODY);
         }
-        // The whole group is ended, should it hang.
+        // If the program hangs, `timeout` ends its whole process group.
         words.extend(["timeout", "-k", "5", "300"]);
         if way != Way::Plain {
             let how = if way == Way::InForce { "--design" } else { "--pages" };
@@ -102,7 +102,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// What the script left in the file `facts`: things that differ from way to way.
+    /// Returns the file `facts` that the script left: facts that differ between the ways.
     fn facts(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("facts")).unwrap_or_default()
     }
@@ -131,7 +131,7 @@ fn scale() -> String {
     std::env::var("SUPERPAGE_TEST_SCALE").unwrap_or_else(|_| "1".to_string())
 }
 
-/// The first of `names` that is not along PATH.
+/// Returns the first of `names` that is not on PATH.
 fn missing<'a>(names: &[&'a str]) -> Option<&'a str> {
     let dirs: Vec<PathBuf> =
         std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
@@ -143,7 +143,7 @@ fn pool_pages() -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// That a program ended on superpages as it did plainly, and was reported.
+/// Checks that a program ended on superpages as it did plainly, and that the run was reported.
 fn same(way: Way, program: &Program, plain: &Ended) -> Ended {
     let ended = program.run(way);
     let (ours, theirs) = (&ended.output, &plain.output);
@@ -159,16 +159,17 @@ fn same(way: Way, program: &Program, plain: &Ended) -> Ended {
     ended
 }
 
-/// Runs it without superpages. What a program cannot do at all proves nothing.
+/// Runs the program without superpages. A program that fails even then proves nothing.
 fn plainly(program: &Program) -> Ended {
     let plain = program.run(Way::Plain);
     assert!(!matches!(plain.output.status.code(), None | Some(124..=127)), "{:?}", plain.output);
     plain
 }
 
-/// Runs it every way that takes no pool and compares; `look` sees each run that is not the plain one.
+/// Runs the program in every way without a pool, and compares the results; `look` is called with each run but the plain
+/// one.
 fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
-    // Where memory is fragmented the launcher grows the pool for a moment, which others may compare.
+    // If memory is fragmented the launcher grows the pool for a moment, which would disturb tests that compare pools.
     testkit::lock_machine!(shared);
     let plain = plainly(program);
     let try_on = |way: Way| look(way, &same(way, program, &plain));
@@ -186,17 +187,18 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
     }
 }
 
-/// Runs it on the pool and compares. Pages come from the overcommit limit, so none is taken that is not used.
+/// Runs the program on the pool, and compares the results. Pages come from the overcommit limit, so pages that are not
+/// used are not taken from memory.
 fn compare_on_pool(program: &Program, look: impl Fn(Way, &Ended)) {
     testkit::require!(testkit::is_root(), "not root: no pool can be changed");
     testkit::require!(has_pool(), "{NO_POOL}");
     testkit::lock_machine!();
     let _found = testkit::PoolsAsFound::note();
-    // What others reserved would be given to the program.
+    // Pages that others reserved would go to the program.
     testkit::require!(pool_pages() == 0, "the pool of 2 MiB pages is not empty");
     let plain = plainly(program);
     for (way, pages) in [(Way::Enough, 2048), (Way::Scarce, 5)] {
-        // That there are so many can be seen only by making them.
+        // Whether memory has this many superpages shows only when they are allocated.
         if way == Way::Enough && !testkit::leave_free(64) {
             testkit::skipped!("this machine has no 64 free superpages");
             continue;
@@ -211,7 +213,7 @@ fn compare_on_pool(program: &Program, look: impl Fn(Way, &Ended)) {
     }
 }
 
-/// A test for each program: what it needs, and what it runs.
+/// Defines a test for each program: what the program needs, and how it runs.
 macro_rules! tests {
     ($compare:ident; $($(#[$attribute:meta])* $name:ident: $needs:expr => $program:expr;)+) => {
         $(
@@ -259,7 +261,7 @@ fn java_program() -> Program {
     program
 }
 
-/// The program of threads, and where it lies; `None`, counted as skipped, without a compiler.
+/// Builds the program with threads; returns it with its directory. `None`, counted as skipped, without a compiler.
 fn threads() -> Option<(tempfile::TempDir, Program)> {
     if let Some(missing) = missing(&["g++"]) {
         testkit::skipped!("no {missing}");
@@ -281,7 +283,7 @@ fn says_what_it_got(way: Way, ended: &Ended) {
         _ => "reserved in the pool",
     };
     let said = stderr(&ended.output);
-    // Whose block is the first depends on the threads: the largest does not fit the small pool.
+    // The order of the threads decides whose block comes first; the largest block does not fit in the small pool.
     let is_short = way == Way::Scarce && said.contains("the hugetlb pool was short");
     assert!(said.contains(pages) || is_short, "{way:?}: {said}");
 }
@@ -292,8 +294,8 @@ fn threads_in_cpp() {
     compare(&program, says_what_it_got);
 }
 
-/// The database, as a user without privileges, on which it insists, and with its shared buffers; `None`, counted as
-/// skipped, where it cannot run.
+/// Returns PostgreSQL with shared buffers, run by an unprivileged user as PostgreSQL requires; `None`, counted as
+/// skipped, if it cannot run.
 fn database() -> Option<Program> {
     let missing = missing(&["initdb", "postgres", "pgbench", "psql", "pg_dump", "setpriv"]);
     if let Some(missing) = missing {
@@ -330,13 +332,13 @@ fn shared_memory_heeds_advice() -> bool {
     mode.is_ok_and(|mode| !mode.contains("[never]") && !mode.contains("[deny]"))
 }
 
-/// Root runs others' programs as nobody; without root this is our own build.
+/// Returns whether nobody can run this build; root runs these programs as nobody.
 fn anybody_can_run_it() -> bool {
     if !testkit::is_root() {
         return true;
     }
     let mut command = Command::new(AS_NOBODY[0]);
-    // By a shell: setpriv itself has root's capabilities until it executes something.
+    // A shell executes the command, because setpriv itself has root's capabilities until it executes a program.
     command.args(&AS_NOBODY[1..]).args(["sh", "-c", "exec \"$0\" --version"]);
     command.arg(env!("CARGO_BIN_EXE_superpage"));
     command.output().is_ok_and(|output| output.status.success())
@@ -346,7 +348,7 @@ const PLAIN_C: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd
     int main(void) { char *p = malloc(5 << 20); p[4 << 20] = 3; \
     printf(\"%d %d\\n\", p[4 << 20], getuid() != geteuid()); return 23; }\n";
 
-/// Builds a small C program; `None` where that cannot be done.
+/// Builds a small C program; `None` if that is impossible.
 fn build(dir: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let (file, binary) = (dir.join("plain.c"), dir.join(name));
     std::fs::write(&file, PLAIN_C).ok()?;
@@ -390,7 +392,7 @@ fn is_unharmed_and_named(program: &Program, word: &str) {
         let ours = program.run(way).output;
         assert_eq!((&ours.stdout, ours.status), (&plain.stdout, plain.status), "{way:?}");
         let errors = stderr(&ours);
-        // Up front, before the report.
+        // The message comes first, before the report.
         let said = errors.split("superpage: thp: ").next().unwrap_or_default();
         let said = said.split("superpage: hugetlb: ").next().unwrap_or_default();
         assert!(said.contains("cannot be preloaded") && said.contains(word), "{way:?}: {errors}");

@@ -1,4 +1,5 @@
-//! `superpage record`: a program recorded, its end passed through, and what is told where it cannot be.
+//! `superpage record`: a program is recorded, its exit status is passed on, and an error says why a program cannot be
+//! recorded.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -6,8 +7,8 @@ use std::process::Output;
 
 use crate::common::{NO_LAB, has_lab, run, stderr, stdout, superpage, wait_until};
 
-/// Runs `superpage record` in a directory of its own, with the cache of these tests; `None`, counted as
-/// skipped, where programs cannot be recorded.
+/// Runs `superpage record` in a directory of its own, with the cache of these tests; `None`, counted as skipped, if
+/// programs cannot be recorded.
 fn record(dir: &Path, words: &[&str]) -> Option<Output> {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     let arguments = [&["record"], words].concat();
@@ -49,7 +50,7 @@ fn a_recorded_program_ends_as_itself_and_the_trace_runs_in_the_laboratory() {
     assert_eq!((killed.status.signal(), stderr(&killed).as_str()), (Some(9), ""));
 }
 
-/// Whether a process lives that was started with this TMPDIR.
+/// Returns whether any process is alive that was started with this TMPDIR.
 fn any_process_of(room: &Path) -> bool {
     let variable = format!("TMPDIR={}", room.to_str().unwrap());
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
@@ -58,7 +59,7 @@ fn any_process_of(room: &Path) -> bool {
     })
 }
 
-/// The processes that have one of these directories open, with what they run.
+/// Returns the processes that have one of these files open, with their command lines.
 fn holders(files: &[std::path::PathBuf]) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let holding = processes.filter(|process| {
@@ -79,7 +80,7 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
     let Some(_) = record(dir.path(), &["-o", "first.spt", "--", "true"]) else { return };
     let room = dir.path().join("tmp");
     std::fs::create_dir(&room).unwrap();
-    // One that sleeps, one that computes, and one that does both by turns: none of them ends.
+    // A program that sleeps, one that computes, and one that does both in turn; none of them ends.
     let script = "sleep 1000 & (while :; do :; done) & while :; do sleep 0.01; done";
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     for moment in 0..10u64 {
@@ -97,7 +98,8 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
             names.next()
         };
         wait_until("a process is recorded", || any_process_of(&room));
-        // So often its file has grown, and then a chunk is whole: how much of one is written at once is chance.
+        // Wait until the file has grown this often, and then until a chunk is complete: how much of a chunk is written
+        // at once varies.
         let (mut length, mut grown) = (0, 0);
         wait_until("the file grows", || {
             let Some(part) = part() else { return false };
@@ -125,12 +127,12 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         let info: serde_json::Value = serde_json::from_str(&stdout(&info)).unwrap();
         assert!(info["cut"].as_u64() <= info["bytes"].as_u64());
         assert!(moment == 0 || info["accesses"].as_u64() > Some(0), "{info}");
-        // All of it is read, and makes sense up to there.
+        // The trace can be read up to the truncation, and is valid up to there.
         let verified = run(&["trace", "verify", part]);
         assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
         assert!(stdout(&verified).contains("truncated: the footer"), "{}", stdout(&verified));
     }
-    // The next removes what they left, unless a process that is ending still has the directory open.
+    // The next recorder removes directories of killed ones, unless a process that is ending still has a directory open.
     wait_until("what killed recorders left is gone", || {
         let words = ["record", "-q", "--force", "-o", "first.spt", "--", "true"];
         let mut command = superpage(&words);
@@ -143,7 +145,7 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
     });
 }
 
-/// Kills a recorder whose program has started, and waits until nothing of it is left.
+/// Kills a recorder whose program has started, and waits until all its processes are gone.
 fn killed_recorder_leaves_nothing(dir: &Path, words: &[&str], script: &str) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     let room = dir.join("tmp");
@@ -165,7 +167,8 @@ fn killed_recorder_leaves_nothing(dir: &Path, words: &[&str], script: &str) {
 fn a_killed_recorder_takes_along_what_runs_natively() {
     let dir = tempfile::tempdir().unwrap();
     let Some(_) = record(dir.path(), &["-o", "x.spt", "--", "true"]) else { return };
-    // Of another session, a child of nobody, and one that only the kernel starts: it gains privileges.
+    // Processes that are hard to find: in another session, without a parent in the tree, and started by the kernel
+    // because the program gains privileges.
     let sleep = dir.path().join("sleep");
     testkit::copy_program("/bin/sleep", &sleep);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
@@ -262,7 +265,7 @@ fn root_takes_no_plugin_from_another_users_home() {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         let used = plan().unwrap();
         std::os::unix::fs::chown(path, Some(0), Some(0)).unwrap();
-        // A home, or a cache in it, that belongs to somebody else.
+        // A home directory, or a cache in it, that belongs to another user.
         let is_home = path == home.path();
         assert_eq!(used.starts_with("/var/cache/superpage"), is_home, "{}", used.display());
     }

@@ -1,5 +1,5 @@
-//! Relinking as the works on libhugetlbfs print it: `gcc -B DIR -Wl,--hugetlbfs-align`, `--hugetlbfs-link`, and
-//! `hugectl --text --data --no-preload`, with what lies on superpages read back.
+//! Relinking as the works on libhugetlbfs describe it: `gcc -B DIR -Wl,--hugetlbfs-align`, `--hugetlbfs-link`, and
+//! `hugectl --text --data --no-preload`. The test reads back which memory is on superpages.
 //!
 //! Privileged tier: a pool of a few superpages.
 
@@ -10,7 +10,7 @@ use testkit::PoolsAsFound;
 
 use crate::common::superpage;
 
-/// Writes to 6 MiB of data and of bss, then prints the KiB of its pool pages: all, and of code.
+/// Writes to 6 MiB of data and of bss, then prints the KiB on pool pages: of all memory, and of code.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ int main(void) {
 }
 "#;
 
-/// Where cargo puts the commands and the libraries.
+/// Returns the directory in which cargo puts the commands and the libraries.
 fn built() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_superpage")).parent().expect("a directory")
 }
@@ -48,7 +48,7 @@ fn relinked(dir: &Path, options: &[&str]) -> PathBuf {
     program
 }
 
-/// MiB of pool pages, all and of code.
+/// Returns the MiB on pool pages: of all memory, and of code.
 fn pool_mib(mut command: Command) -> [u64; 2] {
     let done = command.env("LD_LIBRARY_PATH", built()).output().expect("it starts");
     let said = String::from_utf8_lossy(&done.stdout);
@@ -83,7 +83,7 @@ fn the_linker_says_what_it_does_not_know() {
     assert!(done.status.success());
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(said.contains("linked with -static stay on base pages"), "{said}");
-    // Without an option of its own it is ld.
+    // Without one of its own options the script is the same as ld.
     let plain = Command::new(built().join("libhugetlbfs/ld")).arg("--version").output().unwrap();
     assert!(plain.status.success() && String::from_utf8_lossy(&plain.stdout).contains("ld"));
 }
@@ -104,7 +104,8 @@ mod exclusive {
         testkit::require!(testkit::leave_free(20), "this machine has no 20 free superpages");
         let dir = tempfile::tempdir().expect("a directory");
         for kind in ["-pie", "-no-pie"] {
-            // Bss has 6 MiB, data and bss 12; where they begin in a superpage is the linker's choice. Code has one superpage.
+            // bss has 6 MiB, and data with bss 12; the linker chooses where they start in a superpage. Code has one
+            // superpage.
             for (link, expected, code_itself) in [
                 ("-Wl,--hugetlbfs-align", 0..=0, 0),
                 ("-Wl,--hugetlbfs-link=B", 6..=8, 0),

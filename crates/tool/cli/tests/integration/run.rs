@@ -1,4 +1,4 @@
-//! `superpage run`: the program runs as if we were not there, on the pages asked for.
+//! `superpage run`: the program runs as if superpage were not there, on the requested pages.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ fn base_means_base_pages_whatever_the_environment_says() {
     let output = under(&[own, "workload", "gups", "--size", "64M", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
-    // Where much else runs its memory may not be seen.
+    // On a busy machine the program's memory may be missed.
     let outcome = report["outcome"].as_str().unwrap();
     assert!(["as-asked", "unknown"].contains(&outcome), "{report:#}");
     let whole = under(&["grep", "THP_enabled", "/proc/self/status"]);
@@ -97,7 +97,8 @@ fn a_pool_that_is_to_grow_is_for_memory_on_it() {
     }
 }
 
-/// Neither to ask for superpages nor to look what it got may the library make a call that malloc does not make.
+/// Neither when the library requests superpages nor when it looks at the pages it got does it make a system call that
+/// malloc does not make.
 #[test]
 fn a_filter_that_allows_what_malloc_calls_ends_no_program() {
     testkit::require!(has_thp(), "THP are off on this machine");
@@ -122,7 +123,7 @@ fn a_filter_that_allows_what_malloc_calls_ends_no_program() {
     }
 }
 
-/// What superpage has to say is not to lie among what the program says.
+/// With --quiet no message of superpage appears in the program's output.
 #[test]
 fn quiet_prints_nothing() {
     let own = env!("CARGO_BIN_EXE_superpage");
@@ -141,7 +142,7 @@ fn quiet_prints_nothing() {
         let words = [&["run", "-q"], &flags[..], &["--", own, "--version"]].concat();
         let output = run(&words);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{flags:?}");
-        // They have something to say.
+        // Without -q each of these commands prints a message.
         let words = [&["run"], &flags[..], &["--", own, "--version"]].concat();
         assert!(stderr(&run(&words)).starts_with("superpage: "), "{flags:?}");
     }
@@ -151,7 +152,7 @@ fn quiet_prints_nothing() {
 fn a_program_that_turned_thp_off_for_itself_is_named() {
     let has_perl = Command::new("perl").arg("-v").output().is_ok();
     testkit::require!(has_perl && cfg!(target_arch = "x86_64"), "needs perl on x86-64");
-    // prctl is 157, PR_SET_THP_DISABLE 41.
+    // System call 157 is prctl, and 41 is PR_SET_THP_DISABLE.
     let program = |disable| {
         format!("syscall(157, 41, {disable}, 0, 0, 0); my $x = 'a' x (64 << 20); sleep 2")
     };
@@ -162,7 +163,7 @@ fn a_program_that_turned_thp_off_for_itself_is_named() {
     }
     let line = stderr(&run(&["run", "--", "perl", "-e", &program("1")]));
     assert!(line.contains("perl turned THP off for itself"), "{line}");
-    // Here superpage did.
+    // Here superpage itself turned THP off.
     let line = stderr(&run(&["run", "--pages", "base", "--", "perl", "-e", &program("1")]));
     assert!(!line.contains("for itself"), "{line}");
 }
@@ -197,7 +198,7 @@ fn a_program_that_frees_all_when_it_ends_is_seen_at_its_peak_however_busy_the_ma
         let output =
             run(&["run", "--json", "--", own, "workload", "gups", "--size", "128M", "--json"]);
         let report: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
-        // By its own look, where the watch got no turn.
+        // If the watch got no CPU, the program's own look gives the coverage.
         assert!(report["coverage_of_peak"].as_f64().unwrap() >= 0.95, "{report:#}");
         assert!(report["peak_bytes"].as_u64().unwrap() >= 128 << 20, "{report:#}");
         assert_ne!(report["outcome"], "unknown", "{report:#}");
@@ -274,7 +275,7 @@ fn a_design_is_carried_out_as_far_as_it_can_be() {
     assert_eq!(both.status.code(), Some(2));
 }
 
-/// A design whose condition, or threshold, is not applied makes other superpages than it says.
+/// If a condition or threshold of a design is not applied, other superpages are made than the design says.
 #[test]
 fn a_design_that_is_not_carried_out_is_refused_or_called_approximate() {
     let refused = |flags: &[&str]| run(&[&["run"], flags, &["--", "echo", "started"]].concat());
@@ -310,14 +311,14 @@ fn a_design_that_is_not_carried_out_is_refused_or_called_approximate() {
     );
     let output = run(&["run", "--approximate", "--design", &file, "--", "true"]);
     let said = stderr(&output);
-    // After what is said before the start each line is the report's.
+    // After the messages before the start, each line belongs to the report.
     let report = said.lines().skip_while(|line| line.contains("not applied"));
     let report: Vec<&str> = report.collect();
     assert!(!report.is_empty(), "{said}");
     for line in report {
         assert!(line.contains("linux-6 (approximate): "), "{line}");
     }
-    // One that is carried out is not called so.
+    // A design that is carried out is not called approximate.
     let output = run(&["run", "--json", "--approximate", "--design", "linux-6", "--", "true"]);
     let said = stderr(&output);
     let document: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
@@ -343,7 +344,7 @@ fn what_was_prepared_is_reported_apart() {
     assert!(lines.contains("was the stock of prepared superpages"), "{lines}");
 }
 
-/// A program of `crates/preload/runtime/tests/programs`, built by gcc; `None` where that cannot be.
+/// Builds a program of `crates/preload/runtime/tests/programs` with gcc; `None` if that is impossible.
 fn built(source: &str, name: &str, flags: &[&str]) -> Option<std::path::PathBuf> {
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../preload/runtime/tests/programs");
@@ -387,7 +388,7 @@ fn pool_says(file: &str) -> u64 {
     text.trim().parse().unwrap()
 }
 
-/// A run that has raised the pool and waits.
+/// Starts a run that raises the pool's limit, and then waits.
 fn raising(option: &str) -> std::process::Child {
     let script = "echo ready; exec sleep 60";
     let words = ["run", "-q", "--heap", "--pages", "hugetlb:2M", option, "--", "sh", "-c", script];
@@ -404,20 +405,21 @@ fn end(child: &mut std::process::Child, signal: i32) {
     let below = host::process::tree(&host::Root::real(), pid);
     sys::signal::send(pid, signal).unwrap();
     child.wait().unwrap();
-    // The program of a launcher that was killed goes on: nobody else ends it.
+    // When a launcher is killed its program goes on, so end the program here.
     for program in below.into_iter().filter(|one| *one != pid && signal == libc::SIGKILL) {
         let _ = sys::signal::send(program, libc::SIGKILL);
     }
 }
 
-/// A cgroup whose members may use no hugetlb page, gone when dropped.
+/// A cgroup whose members may use no hugetlb pages; removed on drop.
 struct NoHugetlb {
     mount: Option<std::path::PathBuf>,
     group: std::path::PathBuf,
 }
 
 impl NoHugetlb {
-    /// In the hierarchy of version 2 if that has the controller, else in one of version 1 mounted for this.
+    /// Makes the group in the hierarchy of version 2 if that has the controller, otherwise in one of version 1 mounted
+    /// for this test.
     fn make() -> Option<Self> {
         let unified = std::path::Path::new("/sys/fs/cgroup");
         let controllers = std::fs::read_to_string(unified.join("cgroup.controllers"));
@@ -492,7 +494,7 @@ mod exclusive {
             &[&["--pages", "hugetlb:2M", "--heap", "--mmap", "--", own], &program[..]].concat(),
         );
         let why = report["why"].as_str().unwrap_or_default();
-        // Where much else runs its memory may not be seen.
+        // On a busy machine the program's memory may be missed.
         testkit::require!(report["outcome"] != "unknown", "it was not seen what it had: {why}");
         let has_none = why.contains("; 0 B on THP instead");
         testkit::require!(!has_none || thp_fallbacks() == before, "superpages were short: {why}");
@@ -506,7 +508,7 @@ mod exclusive {
         testkit::require!(has_pool(), "{NO_POOL}");
         testkit::lock_machine!();
         let _found = testkit::PoolsAsFound::note();
-        // The lock's file is there from then on.
+        // This run creates the lock's file.
         run(&["run", "-q", "--pool", "lend", "--pages", "hugetlb:2M", "--", "true"]);
         let place = "/var/lib/superpage/journal/shared/,sys,kernel,mm,hugepages,hugepages-2048kB,nr_overcommit_hugepages";
         let held = std::fs::File::open(format!("{place}/lock")).unwrap();
@@ -515,7 +517,7 @@ mod exclusive {
         for words in [&["run", "-q"][..], &["compare", "-q", "--arm", "pool: pages=hugetlb:2M"]] {
             let waits = if words[0] == "run" { waits } else { &["--pool", "lend"] };
             let mut child = superpage(&[words, waits, &["--", "true"]].concat()).spawn().unwrap();
-            // It catches TERM from the beginning, so the lock is what it can be waiting for.
+            // The command catches TERM from the beginning, so the lock is the only thing for which it can wait.
             let catches = || {
                 let status =
                     std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -541,7 +543,7 @@ mod exclusive {
         testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         run(&["restore"]);
         let _found = testkit::PoolsAsFound::note();
-        // That there are so many can be seen only by making them.
+        // Whether memory has this many superpages shows only when they are allocated.
         let made = testkit::PoolsAsFound::note();
         testkit::require!(testkit::leave_free(16), "this machine has no 16 free superpages");
         drop(made);
@@ -556,7 +558,7 @@ mod exclusive {
             end(&mut second, libc::SIGTERM);
             assert_eq!(pool_says(file), before, "{option}");
 
-            // One is killed: the other's end, or `restore`, takes back what it had raised.
+            // One run is killed: the end of the other run, or `restore`, undoes what the first had raised.
             let (mut first, mut second) = (raising(option), raising(option));
             let both = pool_says(file);
             end(&mut first, libc::SIGKILL);
@@ -572,7 +574,7 @@ mod exclusive {
         }
     }
 
-    /// The parent ends well, so that only the report can say it.
+    /// The parent ends successfully, so only the report can show that the child was killed.
     #[test]
     fn a_child_that_the_pool_could_not_serve_is_named_with_the_signal_and_the_reason() {
         testkit::require!(testkit::is_root(), "not root: no pool, and no ends of processes");
@@ -584,7 +586,7 @@ mod exclusive {
         testkit::lock_machine!();
         testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         let _found = testkit::PoolsAsFound::note();
-        // 32 for the parent's memory, and too few for a copy of it.
+        // The parent's memory takes 32 pages; the rest is too small for a copy of it.
         testkit::require!(testkit::leave_free(40), "no 40 pages for the pool");
         let cow = |children: &str, more: &[&str]| {
             let words = ["run", "--pages", "hugetlb", "--heap", "--children", children];
@@ -612,7 +614,7 @@ mod exclusive {
         );
     }
 
-    /// The library takes /proc/buddyinfo's word that there are none, and asks the command, which makes superpages free.
+    /// The library reads in /proc/buddyinfo that no superpages are free, and asks the command, which frees some.
     #[test]
     fn superpages_that_are_not_free_are_asked_for() {
         let can_mount = || {
@@ -644,8 +646,8 @@ mod exclusive {
         assert!(wanted.is_some_and(|count| count > 0), "{report}");
     }
 
-    /// A pool's reservation holds, and the limit makes each fault fail: without looking at the limit every process
-    /// of the database is killed by SIGBUS.
+    /// A reservation in the pool succeeds, but the cgroup's limit makes each fault fail. If the library did not read
+    /// the limit, SIGBUS would kill every process of the database.
     #[test]
     fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
         testkit::require!(testkit::is_root(), "not root: no cgroup can be made");
@@ -678,7 +680,7 @@ mod exclusive {
             std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
             child.wait_with_output().unwrap()
         };
-        // By itself it asks for hugetlb pages too (`huge_pages = try`), and is killed by SIGBUS here.
+        // By default the database requests hugetlb pages too (`huge_pages = try`), and SIGBUS kills it in this cgroup.
         let shown = run_in(&["initdb", "-s", "-D", data.to_str().unwrap()], "");
         let shown = stderr(&shown) + &stdout(&shown);
         let share = shown.lines().find_map(|line| line.strip_prefix("share_path="));
@@ -709,7 +711,7 @@ mod exclusive {
         assert!(stderr(&made).contains("a cgroup limit"), "{}", stderr(&made));
         let query = "select sum(a) from generate_series(1, 100000) a;\n";
         let of_server = ["postgres", "--single", "-D", data, "postgres"];
-        // Its own segments of System V as well.
+        // This also holds for the database's own System V segments.
         for kind in ["mmap", "sysv"] {
             let kind = format!("shared_memory_type={kind}");
             let words = [&under[..], &of_server[..2], &["-c", &kind], &of_server[2..]].concat();

@@ -1,5 +1,5 @@
-//! `superpage compare --service`, end to end, with a server of the tests (`server.py`): what is measured of whom, and that
-//! nothing stays of runs that fail.
+//! `superpage compare --service`, end to end, with a test server (`server.py`): which processes are measured, and that
+//! failed runs leave nothing behind.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,13 +17,13 @@ fn file(name: &str) -> String {
     format!("{}/tests/integration/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The server's command with these words after its port, and its load.
+/// Returns the server's command, with these arguments after its port, and its load.
 fn commands(words: &str) -> (String, String) {
     let service = format!("python3 {} {{port}} {words}", file("server.py"));
     (service, format!("python3 {} {{port}}", file("client.py")))
 }
 
-/// A comparison of the server, with two runs of each arm, in a directory for temporary files of its own.
+/// A comparison of the server, with two runs of each arm, in its own directory for temporary files.
 struct Compared {
     temporary: TempDir,
     words: Vec<String>,
@@ -52,11 +52,12 @@ impl Compared {
         self.command().output().expect("it starts")
     }
 
-    /// That neither a process nor a directory of its runs is left: everything of theirs has TMPDIR in its environment.
+    /// Checks that no process and no directory of the runs is left: all their processes have TMPDIR in their
+    /// environment.
     fn left_nothing(&self) {
         let left: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
-        // What was killed may still be ending. What the tests start lasts longer than is waited here.
+        // Killed processes may still be ending. Processes that the tests start run longer than this wait.
         wait_until("no process of the runs is left", || self.running().is_empty());
     }
 
@@ -74,7 +75,7 @@ impl Compared {
             .collect()
     }
 
-    /// That it ends with this code and one line that has these parts, and leaves nothing.
+    /// Checks that the command ends with this code and one line that contains these texts, and leaves nothing behind.
     fn is_refused(&self, code: i32, parts: &[&str]) {
         let output = self.output();
         parts.iter().for_each(|part| refused(&output, code, part));
@@ -86,7 +87,7 @@ fn has_python() -> bool {
     std::process::Command::new("python3").arg("-V").output().is_ok_and(|it| it.status.success())
 }
 
-/// A test that others need not wait for.
+/// Arms that are the same as base pages, so that these tests are fast.
 fn arms() -> [&'static str; 4] {
     ["--arm", "base", "--arm", "x: pages=base X=1"]
 }
@@ -119,7 +120,7 @@ fn figures_are_the_loads_and_memory_is_the_services() {
             (sample["metric"].as_f64(), sample["more_metrics"][0].as_f64()),
             (Some(100.0), Some(3.0))
         );
-        // The child's 48 MiB, and two pythons; not the client's 64 MiB.
+        // The peak has the child's 48 MiB and two Pythons, but not the client's 64 MiB.
         let peak = sample["memory"]["peak_at_least_bytes"].as_u64().unwrap();
         assert!((48 << 20..80 << 20).contains(&peak), "{peak}");
         let phases = &sample["service"];
@@ -133,7 +134,7 @@ fn figures_are_the_loads_and_memory_is_the_services() {
                 "{phase}: {phases}"
             );
         }
-        // The child's too, which is ended with the service: its pages are base pages in either arm.
+        // Faults of the child count too: it is ended with the service, and has base pages in both arms.
         let faults = sample["minor_faults"].as_u64().unwrap();
         assert!(faults > (48 << 20) / sys::param::page_size().bytes(), "{faults}");
     }
@@ -267,7 +268,7 @@ fn a_port_that_is_taken_is_the_services_own_error() {
     testkit::require!(has_python(), "no python3");
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Whoever listens there answers: ready, but not this service.
+    // Another process already listens there and answers, so the check succeeds although the service is not ready.
     let service = format!("python3 {} {port}", file("server.py"));
     let asks =
         format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'");
@@ -333,7 +334,7 @@ fn flags_that_do_not_go_together_are_refused() {
     refused(&run(&["compare", "--suite", "/no/such/file"]), 2, "/no/such/file");
 }
 
-/// Starts it and waits until a file that a phase makes is there.
+/// Starts the command and waits until a phase has created this file.
 fn started(compared: &Compared, made: &Path) -> Child {
     let null = Stdio::null;
     let mut child = compared.command().stdout(null()).stderr(null()).spawn().expect("it starts");
@@ -361,7 +362,7 @@ fn interrupted_in_any_phase_nothing_stays() {
         ("--stop", libc::SIGINT),
         ("--teardown", libc::SIGINT),
     ] {
-        // It is waited out where the phase itself ends the run.
+        // If the phase itself ends the run, it may take until its time limit.
         let is_cut_off = ["--stop", "--teardown"].contains(&phase);
         let patience = if is_cut_off { "2s" } else { "60s" };
         let mut more = vec!["--arm", "base", phase, &waits, "--stop-timeout", patience];
@@ -403,7 +404,7 @@ fn as_another_user_service_and_phases_are_that_users() {
     let nobody = sys::user::User::find("nobody").unwrap();
     testkit::require!(nobody.is_some(), "no user `nobody`");
     let script = "sh -c 'id -un > who; exec sleep 600'";
-    // Nobody else may look into it.
+    // No other user may read the directory.
     let load = "test \"$(cat {dir}/who)$(stat -c %a {dir})\" = nobody700 && echo rate $(id -u)";
     let words = [
         "compare",

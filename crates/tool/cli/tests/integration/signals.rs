@@ -1,4 +1,5 @@
-//! `superpage run` and signals: the program gets those that it is sent, and ignores what superpage was made to ignore.
+//! `superpage run` and signals: the program gets the signals that are sent to it, and ignores those that superpage was
+//! started to ignore.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +9,7 @@ use crate::common::{any_pages, send, stdout, superpage};
 
 #[test]
 fn signals_reach_the_program() {
-    // WINCH is how an image of httpd is stopped.
+    // An image of httpd is stopped by WINCH.
     for (name, signal) in [("TERM", libc::SIGTERM), ("WINCH", libc::SIGWINCH)] {
         let script =
             format!("trap 'echo got it; exit 5' {name}; echo ready; while :; do sleep 0.01; done");
@@ -36,7 +37,7 @@ fn what_it_was_made_to_ignore_the_program_ignores_and_nothing_else() {
     let ignoring = under("trap '' PIPE;");
     assert_eq!((stdout(&ignoring).as_str(), ignoring.status.code()), ("alive\n", Some(7)));
     assert_eq!(under("").status.signal(), Some(libc::SIGPIPE));
-    // Who ignores the end of children hears nothing of them: the launcher must.
+    // A process that ignores SIGCHLD is not told of its children's end, which the launcher must know.
     let both = under("trap '' PIPE; trap '' CHLD;");
     assert_eq!((stdout(&both).as_str(), both.status.code()), ("alive\n", Some(7)));
 }

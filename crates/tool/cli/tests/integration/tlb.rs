@@ -1,5 +1,5 @@
-//! `superpage tlb` as a command: what it prints and writes, its exit codes. Times are never asserted, and
-//! what this machine is found to be neither.
+//! `superpage tlb` as a command: its output, files and exit codes. Neither times nor the properties found of this
+//! machine are asserted.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use crate::common::{NO_LAB, has_lab, refused, run, send, stderr, stdout, superpa
 use serde_json::Value;
 use testkit::require;
 
-/// With a data directory of its own.
+/// Runs `superpage tlb` with its own data directory.
 fn tlb(directory: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
     let mut command = superpage(arguments);
     command.env("XDG_DATA_HOME", directory.path());
@@ -46,7 +46,7 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
         testkit::skipped!("{NO_LAB}");
     }
 
-    // What was found prices misses that were counted.
+    // The measured costs can be used to price counted misses.
     let Some(miss) = document["sizes"][0]["miss"]["cycles"].as_f64() else {
         testkit::skipped!("too much went on beside to find a miss's cost in a hurry");
         return;
@@ -156,7 +156,7 @@ mod exclusive {
                 run(&["tlb", "--quick", "--allow", "--page-size", size, "--json", "--quiet"]);
             assert_eq!(read(knob).as_ref(), Some(&before), "{size}");
             if output.status.code() == Some(3) {
-                // Memory has no such piece: said in one line.
+                // Memory has no free block of this size, which is reported in one line.
                 assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
                 testkit::skipped!("{}", stderr(&output).trim_end());
                 continue;

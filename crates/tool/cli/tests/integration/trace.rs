@@ -1,4 +1,4 @@
-//! `superpage trace`: what it makes, prints and refuses.
+//! `superpage trace`: its files, output and errors.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::common::{refused, run, send, stderr, stdout, superpage, wait_until};
 
-/// A place for files.
+/// A directory for files.
 struct Room(tempfile::TempDir);
 
 impl Room {
@@ -30,7 +30,7 @@ impl Room {
     }
 }
 
-/// The fixture of the crate `trace`: /bin/true under lackey.
+/// Returns the fixture of the crate `trace`: /bin/true under lackey.
 fn fixture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared/trace/tests/fixtures/true.lackey.xz");
@@ -152,7 +152,7 @@ fn bad_files() {
     let mut version = bytes.clone();
     version[8] = 9;
     let huge = room.path("huge.spt");
-    // A hole of 1 TiB behind a good beginning, and one that ends like a trace.
+    // A file with a hole of 1 TiB after a valid beginning, and one that also has a valid end.
     fs::write(&huge, &bytes[..300]).unwrap();
     fs::File::options().write(true).open(&huge).unwrap().set_len(1 << 40).unwrap();
     let mut tail = fs::File::options().append(true).open(&huge).unwrap();
@@ -180,7 +180,7 @@ fn bad_files() {
         assert!(stderr(&output).contains(path.as_str()));
         refused(&run(&["trace", "cat", path]), 2, part);
     }
-    // Without its end: what is whole is read, with a warning, and it is not sound.
+    // A trace without its end: complete chunks are read, with a warning, and `verify` reports the damage.
     for (name, some) in [
         ("truncated.spt", &bytes[..bytes.len() - 1]),
         ("half.spt", &bytes[..bytes.len() / 2]),
@@ -197,7 +197,7 @@ fn bad_files() {
         assert_eq!(verified.status.code(), Some(1), "{verified:?}");
         assert!(stdout(&verified).contains("truncated: "), "{verified:?}");
     }
-    // Its head and foot are good; the damage is in what only cat and verify read.
+    // Header and footer are valid; only cat and verify read the damaged part.
     let flipped = room.file("flipped.spt", &flipped);
     assert!(run(&["trace", "info", &flipped]).status.success());
     refused(&run(&["trace", "cat", &flipped]), 2, "(chunk 0): corrupt: its checksum is wrong");
@@ -237,7 +237,7 @@ fn bad_imports_and_outputs() {
         refused(&import(arguments), 2, part);
         assert_eq!(room.names(), ["a.txt"], "{arguments:?}");
     }
-    // What is there stays, unless --force says otherwise and the import succeeds.
+    // An existing file is kept, unless --force is given and the import succeeds.
     fs::write(&out, b"precious").unwrap();
     refused(&import(&["--from", "lackey", &lackey, &out]), 2, "--force");
     refused(&import(&["--from", "text", "--force", &text, &out]), 2, "line 2");
@@ -261,7 +261,7 @@ fn an_unreadable_file() {
     refused(&run(&["trace", "info", &path]), 2, "Permission denied");
 }
 
-/// An import that waits for more: stopped, it leaves nothing; killed, nothing of its name.
+/// An import that waits for more input leaves nothing if it is stopped, and no file of the final name if it is killed.
 #[test]
 fn stopped_and_killed_half_way() {
     let room = Room::new();
@@ -275,7 +275,7 @@ fn stopped_and_killed_half_way() {
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(&b"0x1000\n0x200000\n".repeat(200_000)).unwrap();
-        // The output is begun, under another name, once signals are heeded.
+        // When the output file exists (under another name), signals are already handled.
         wait_until("the output is begun", || !room.names().is_empty());
         assert_eq!(room.names().len(), 1);
         send(&child, signal);

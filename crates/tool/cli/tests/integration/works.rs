@@ -1,5 +1,5 @@
-//! `docs/works.md`: what the five works published, the command that makes it again, and what that prints. Each command
-//! is run here, or every night, and the figures of the page must be in its output.
+//! `docs/works.md`: figures that the five works published, the commands that reproduce them, and the output. Each
+//! command is run here or in the nightly set, and its output must contain the figures of the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -11,15 +11,15 @@ use crate::common::{NO_LAB, has_lab};
 
 const PAGE: &str = include_str!("../../../../../docs/works.md");
 
-/// Environment: also the commands that take minutes or need a machine of their own.
+/// Environment variable: also run commands that take minutes or need a machine of their own.
 const ALL: &str = "SUPERPAGE_WORKS_ALL";
 
-/// A row of a table of the page.
+/// A row of a table on the page.
 struct Row<'a> {
     line: usize,
     item: &'a str,
     command: &'a str,
-    /// When the command is run: nothing for each time, `nightly`, `live` or `by hand: REASON`.
+    /// When the command is run: empty for every change, or `nightly`, `live` or `by hand: REASON`.
     when: &'a str,
     ours: &'a str,
     agreement: &'a str,
@@ -56,7 +56,7 @@ fn rows() -> Vec<Row<'static>> {
     rows
 }
 
-/// What stands between backticks.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -65,19 +65,20 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a line of the page in an empty directory, as a shell does, with the commands of this build.
+/// Runs a command line of the page in an empty directory, as a shell does, with the commands of this build.
 fn run(line: &str) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let own = std::path::Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
     let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", line]).current_dir(&directory).env("PATH", path).env("NO_COLOR", "1");
-    // `superpage lab` is not to build the laboratory first, with other features than this build's.
+    // Without these variables `superpage lab` does not build the laboratory first, with other features than this
+    // build's.
     shell.env_remove("CARGO").env_remove("CARGO_MANIFEST_DIR");
     shell.env("XDG_DATA_HOME", directory.path()).output().expect("there is a shell")
 }
 
-/// What each of these lines printed. Two are run at a time, as some use one CPU.
+/// Returns the output of each command line. Two run at a time, because some use only one CPU.
 fn run_all<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, Output> {
     let left = Mutex::new(lines.collect::<BTreeSet<_>>());
     let outputs = Mutex::new(BTreeMap::new());
@@ -95,7 +96,7 @@ fn run_all<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, Output
     outputs.into_inner().unwrap()
 }
 
-/// What is wrong with a row.
+/// Returns what is wrong with a row.
 fn wrong(row: &Row<'_>, output: &Output) -> Option<String> {
     let said = words(&String::from_utf8_lossy(&output.stdout));
     let place = format!("docs/works.md:{}: {}: `{}`", row.line, row.item, row.command);
@@ -105,7 +106,7 @@ fn wrong(row: &Row<'_>, output: &Output) -> Option<String> {
         let error = String::from_utf8_lossy(&output.stderr);
         return Some(format!("{place}: {}: {error}", output.status));
     }
-    // A machine's own figures differ from another's.
+    // Figures of the machine itself differ between machines.
     let missing = quoted(row.ours).find(|text| row.when != "live" && !said.contains(&words(text)));
     missing.map(|text| format!("{place}: `{text}` is not in its output: {said}"))
 }
@@ -119,7 +120,7 @@ fn every_row_is_complete_and_its_command_prints_what_the_page_says() {
     let all = std::env::var_os(ALL).is_some();
     let rows = rows();
     assert!(rows.len() > 20, "{} rows", rows.len());
-    // A third of them with every change.
+    // With every change a third of the commands is run.
     let share = if all || testkit::is_nightly() { 1 } else { 3 };
     let is_run = |row: &&Row<'_>| {
         let is_drawn = row.when.is_empty() && row.line.is_multiple_of(share);

@@ -256,7 +256,7 @@ impl Advice {
             None if !self.has_figures => "no arm has figures".to_string(),
             None if !self.is_decided => "undecided".to_string(),
             None if !self.has_all_figures => {
-                format!("{}: none with figures is faster", self.reference)
+                format!("{}: no arm that has figures is faster", self.reference)
             }
             None => format!("{}: none is faster", self.reference),
         }

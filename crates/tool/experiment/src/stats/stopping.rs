@@ -3,7 +3,7 @@
 //! The runs are enough when every arm's ratio to the reference is known within a given percentage. That criterion does
 //! not see the ratio *itself*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow
 //! and Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %. So the verdicts themselves are
-//! checked too: first at the time [`Rule`]'s `decide_after`, then whenever the number of blocks has grown by half.
+//! checked too: first after [`Rule`]'s `decide_after`, then whenever the number of blocks has grown by half.
 //!
 //! The stated confidence holds for the verdict that ends the runs, because every look spends a part of the error
 //! ([`Looks::level`]; Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", with Bonferroni's

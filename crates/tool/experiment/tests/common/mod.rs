@@ -1,6 +1,5 @@
-//! A synthetic host: noise as a time series in run order, and whole experiments run on it under the
-//! real schedule, stopping rule, estimator and verdict. For the simulations in `error_rate`, `power`
-//! and `methods`.
+//! A synthetic host: noise as a time series in the order of runs, and whole experiments on it with the real schedule,
+//! stopping rule, estimator and verdict. Used by the simulations in `error_rate`, `power` and `methods`.
 #![allow(dead_code)] // Each test binary uses a part of it.
 
 use rand_core::{Rng, SeedableRng};
@@ -16,10 +15,10 @@ use superpage_experiment::stats::stopping::Rule;
 use superpage_experiment::stats::{Better, Comparison, Confidence, Sample, Settings, compare};
 use superpage_experiment::verdict::{Effect, Margin, Verdict, verdict};
 
-/// What the host does to a run's time, in the order the runs are made.
+/// The effect of the host on run times, in the order of runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Noise {
-    /// Independent, skewed; the coefficient of variation.
+    /// Independent, skewed noise with this coefficient of variation.
     Lognormal(f64),
     /// A slow wander: AR(1) in the logarithm with this phi and stationary deviation, plus 1 % white.
     Wander { phi: f64, deviation: f64 },
@@ -36,7 +35,7 @@ pub enum Noise {
     Bursts(f64),
     /// 2 % noise read from a clock whose tick is 4 % of the run.
     Ticks,
-    /// 1 % white, and half of the runs 1.2x: two modes, as of frames that lie well or badly.
+    /// 1 % white, and half of the runs 1.2x: two modes, such as well or badly placed frames.
     TwoModes,
     /// 1 % white, and 4 % slower while the host is in its other state, which changes with
     /// probability 0.1 at each run.
@@ -64,7 +63,7 @@ pub const MODELS: [Noise; 17] = [
     Noise::States,
 ];
 
-/// A noise model under way.
+/// The state of a noise model.
 pub struct Host {
     noise: Noise,
     random: Pcg64,
@@ -75,11 +74,11 @@ pub struct Host {
 impl Host {
     pub fn new(noise: Noise, seed: u64) -> Host {
         let mut host = Host { noise, random: Pcg64::seed_from_u64(seed), state: 0.0, run: 0 };
-        host.state = host.normal(); // Stationary from the first run.
+        host.state = host.normal(); // The process is stationary from the first run.
         host
     }
 
-    /// The time of the next run of a program that takes `seconds` on a quiet host.
+    /// Returns the time of the next run of a program that takes `seconds` on a quiet host.
     pub fn run(&mut self, seconds: f64) -> f64 {
         let run = f64::from(self.run);
         self.run += 1;
@@ -137,9 +136,9 @@ impl Host {
 /// An experiment: arm 0 takes `seconds`, arm `i` is `effects[i - 1]` times as fast.
 pub struct Experiment {
     host: Host,
-    /// What the reference takes.
+    /// Time of the reference.
     unit: f64,
-    /// What the arms take, in that unit.
+    /// Times of the arms, in that unit.
     arms: Vec<f64>,
     seed: u64,
     level: Confidence,
@@ -152,7 +151,7 @@ impl Experiment {
         Self::of(1.0, noise, effects, seed)
     }
 
-    /// Of a program that takes `seconds`.
+    /// Returns an experiment with a program that takes `seconds`.
     pub fn of(seconds: f64, noise: Noise, effects: &[f64], seed: u64) -> Experiment {
         let arms = std::iter::once(1.0).chain(effects.iter().map(|effect| 1.0 / effect));
         let arms: Vec<f64> = arms.collect();
@@ -169,7 +168,7 @@ impl Experiment {
         }
     }
 
-    /// So many blocks of it, or more of them.
+    /// Runs this many blocks more.
     pub fn blocks(&mut self, count: u32) {
         for _ in 0..count as usize * self.schedule.block_len() {
             let at = self.schedule.next().expect("endless");
@@ -178,13 +177,13 @@ impl Experiment {
         }
     }
 
-    /// As `compare` runs it with its default limits, by the clock of its own runs. (More blocks continue
+    /// Runs as `compare` does with its default limits, with a clock that adds up run times. (Further blocks continue
     /// its schedule.)
     pub fn until_stopped(&mut self, rule: &Rule) -> Ran {
         self.run(rule, 300.0, Some(1800.0))
     }
 
-    /// The same with limits of one's own.
+    /// The same with other limits.
     pub fn run(&mut self, rule: &Rule, max_seconds: f64, patience_seconds: Option<f64>) -> Ran {
         let settings = procedure::Settings {
             seed: self.seed,
@@ -195,7 +194,7 @@ impl Experiment {
         };
         let clock = Cell::new(0.0);
         let (unit, arms) = (self.unit, &self.arms);
-        // The figure that `compare stream` judges by is a rate.
+        // `compare stream` judges by a rate.
         let has_rate = rule.max_deviation.is_some();
         let mut simulated = Simulated { host: &mut self.host, unit, arms, clock: &clock, has_rate };
         let now = || Duration::from_secs_f64(clock.get());
@@ -209,8 +208,8 @@ impl Experiment {
         ran
     }
 
-    /// As `compare stream` runs it on a host whose noise has nothing to do with where the arrays are: given up while
-    /// equal runs differ by more than 5 %, three times at most.
+    /// Runs as `compare stream` does, on a host whose noise does not depend on the offset of the arrays: runs are given
+    /// up while equal runs differ by more than 5 %, three times at most.
     pub fn until_equal_runs_agree(&mut self, rule: &Rule) {
         let mut left = 300.0;
         for attempt in 0..4 {
@@ -260,7 +259,7 @@ impl Executor for Simulated<'_> {
     }
 }
 
-/// `count` seeded experiments on all processors; results in seed order.
+/// Runs `count` seeded experiments on all processors; returns the results in the order of seeds.
 pub fn simulate<T: Send>(count: u64, one: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     std::thread::scope(|scope| {
@@ -275,30 +274,31 @@ pub fn simulate<T: Send>(count: u64, one: impl Fn(u64) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Of how many `items` `is` holds.
+/// Returns the number of items for which `is` holds.
 pub fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
     items.iter().filter(|item| is(item)).count() as u64
 }
 
-/// Of what share of them.
+/// Returns the share of items for which `is` holds.
 pub fn share<T>(items: &[T], is: impl Fn(&T) -> bool) -> f64 {
     count(items, is) as f64 / items.len() as f64
 }
 
-/// Exact upper limit (Clopper and Pearson, one-sided 99 %) of a rate of which `hits` were seen in
-/// `tries`: the rate at which so few hits would have had a probability of 1 %.
+/// Returns the exact upper limit (Clopper and Pearson, one-sided 99 %) of a rate, given `hits` in `tries`: the rate at
+/// which so few hits have a probability of 1 %.
 pub fn upper_limit(hits: u64, tries: u64) -> f64 {
     statrs::function::beta::inv_beta_reg(hits as f64 + 1.0, (tries - hits) as f64, 0.99)
 }
 
-/// Whether so many hits or more would have a probability of less than 0.1 % at this rate (exact, binomial).
+/// Returns whether so many hits or more have a probability of less than 0.1 % at this rate (exact, binomial).
 fn is_significantly_over(rate: f64, hits: u64, tries: u64) -> bool {
     let (hits, others) = (hits as f64, (tries - hits) as f64);
     hits > 0.0 && statrs::function::beta::beta_reg(hits, others + 1.0, rate) < 0.001
 }
 
-/// Whether `hits` in `tries` keep to `rate`. From `enough` tries on the rate is shown to be lower: its upper limit is.
-/// Fewer tries cannot show that of a rate a little lower; asserted is that they do not show a higher one.
+/// Returns whether `hits` in `tries` are consistent with `rate`. With at least `enough` tries, the upper limit must be
+/// below `rate`. With fewer tries that cannot be shown for a rate slightly below; then the rate must not be
+/// significantly higher.
 pub fn is_kept(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     match tries >= enough {
         true => upper_limit(hits, tries) < rate,
@@ -306,8 +306,8 @@ pub fn is_kept(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     }
 }
 
-/// The same of a rate that was seen, not of its limit: `hits` in `tries` are at most `rate`, or of fewer than `enough`
-/// tries not significantly more.
+/// The same for the observed rate instead of its limit: `hits` in `tries` are at most `rate`, or, with fewer than
+/// `enough` tries, not significantly more.
 pub fn is_at_most(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     match tries >= enough {
         true => hits as f64 / tries as f64 <= rate,
@@ -315,7 +315,7 @@ pub fn is_at_most(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     }
 }
 
-/// More than `rate`, or of fewer than `enough` tries not significantly less.
+/// Returns whether the rate is more than `rate`, or, with fewer than `enough` tries, not significantly less.
 pub fn is_more_than(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     match tries >= enough {
         true => hits as f64 / tries as f64 > rate,
@@ -323,7 +323,8 @@ pub fn is_more_than(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
     }
 }
 
-/// As many of `full` experiments as are made here: all every night, else a tenth, always of the first seeds.
+/// Returns the number of experiments to make of `full`: all in the nightly set, otherwise a tenth, always with the
+/// first seeds.
 pub fn experiments(full: u64) -> u64 {
     testkit::cases(full as usize) as u64
 }

@@ -1,4 +1,5 @@
-//! Damaged documents are refused: no figure of a comparison, a series or an evaluation is what it cannot be.
+//! Damaged documents are refused: every figure of a comparison, a series or an evaluation is checked for impossible
+//! values.
 
 use serde_json::{Value, json};
 use superpage_experiment::document::Document;
@@ -95,7 +96,7 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// A comparison with the fields that comparisons have at times.
+/// Returns a comparison with all optional fields.
 fn whole() -> Value {
     let mut document = value(COMPARE);
     document["settings"]["rule"]["max_deviation"] = json!(0.1);
@@ -146,7 +147,7 @@ fn no_figure_of_a_comparison_can_be_what_it_cannot_be() {
 
 #[test]
 fn no_figure_of_a_series_or_an_evaluation_can_be_what_it_cannot_be() {
-    // Of the comparisons in them one is left: they are the same type.
+    // Keep only one comparison, because all are of the same type.
     let mut of = value(SERIES);
     of["points"].as_array_mut().unwrap().truncate(1);
     of["points"][0]["comparison"]["samples"].as_array_mut().unwrap().truncate(1);

@@ -1,13 +1,13 @@
 //! False positives and coverage of the whole pipeline (schedule, stopping rule with its limits,
 //! estimator, verdict) on synthetic hosts, for a program of a second. `--nocapture` prints the tables.
 //!
-//! Monte Carlo error: 2,000 experiments cannot tell 0.9 % from 1.1 %, so "the observed rate is under
-//! 1 %" would prove little and "not significantly over 1 %" less. Asserted is the strong form: the exact
-//! one-sided 99 % *upper* limit of the rate, given what was seen, lies under 1 %. The seeds are fixed, so
-//! the test cannot flicker; another choice of seeds would pass likewise unless the true rate is near 1 %.
+//! Monte Carlo error: 2,000 experiments cannot distinguish 0.9 % from 1.1 %, so "the observed rate is under 1 %" would
+//! prove little, and "not significantly over 1 %" less. The test asserts the strong form: the exact one-sided 99 %
+//! *upper* limit of the rate, given the observations, is below 1 %. The seeds are fixed, so the test cannot flicker;
+//! other seeds would pass as well, unless the true rate is near 1 %.
 //!
-//! That is every night. Of a tenth of the experiments the strong form holds for all models together; of each model the
-//! rate is not significantly over 1 %.
+//! The nightly set asserts this for each model. With a tenth of the experiments the strong form holds for all models
+//! together, and the rate of each model is not significantly over 1 %.
 
 use crate::common::{
     self, Experiment, Host, MODELS, Noise, count, is_kept, share, simulate, upper_limit,
@@ -18,13 +18,13 @@ use superpage_experiment::stats::stopping::Rule;
 use superpage_experiment::stats::{Better, Comparison, Sample, Settings, compare};
 use superpage_experiment::verdict::Verdict;
 
-/// Of each model, every night.
+/// Experiments for each model in the nightly set.
 const EXPERIMENTS: u64 = 2_000;
 
-/// The rate of errors that is promised.
+/// The promised error rate.
 const RATE: f64 = 0.01;
 
-/// Errors of models, each and together.
+/// Errors of each model, and of all together.
 #[derive(Default)]
 struct Errors {
     hits: u64,
@@ -129,7 +129,7 @@ fn the_interval_contains_the_true_ratio() {
     all_missed.are_few_together("missed");
 }
 
-/// Runs given up because equal runs differed, and repeated, favour repetitions that happen to agree.
+/// Runs are given up and repeated if equal runs differed, which favours repetitions that happen to agree.
 #[test]
 fn repeating_until_equal_runs_agree_keeps_the_error() {
     let made = common::experiments(EXPERIMENTS);
@@ -167,8 +167,8 @@ fn a_third_arm_twice_as_fast_does_not_disturb_the_other_two() {
     all_missed.are_few_together("missed");
 }
 
-/// The control: the same host, the same estimator, but all runs of one arm before all of the other.
-/// If this did not go wrong, the tables above would prove nothing about the schedule.
+/// A control: the same host and estimator, but all runs of one arm before all of the other. The result must be wrong;
+/// otherwise the tables above would prove nothing about the schedule.
 #[test]
 fn without_the_schedule_drift_becomes_a_verdict() {
     let results = simulate(100, |seed| {

@@ -1,4 +1,4 @@
-//! The page: self-contained, escaped, complete, the same twice, and whole for any document.
+//! The page is self-contained, escaped, complete, reproducible, and well-formed for any document.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
     }
 }
 
-/// Arms named `names`, one warm-up each, then `blocks` ABBA blocks with these times in turn.
+/// Returns a document with these arms, one warm-up each, and `blocks` ABBA blocks with these times in turn.
 fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Document {
     let arms = names.len() as u32;
     let mut walls = walls.iter().copied().cycle();
@@ -185,14 +185,14 @@ fn draw(document: &Document) -> String {
     html::page(document, &analyse(document))
 }
 
-/// Everything that holds for every page.
+/// Checks properties of every page.
 fn check(page: &str, document: &Document) {
     for foreign in ["http:", "https:", "src=", "<script", "@import", "//cdn", "<link", "onload"] {
         assert!(!page.contains(foreign), "{foreign}");
     }
     assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
     let number = Regex::new(r"\b(NaN|inf)\b|-inf").unwrap();
-    // The statistics may name such a value as the reason why there is no verdict.
+    // The statistics may name such a value as the reason for a missing verdict.
     let reason = Regex::new(r"arm \d+, block \d+: -?(NaN|inf) is not a").unwrap();
     let own = reason.replace_all(page, "");
     assert!(!number.is_match(&own), "{:?}", number.find(&own));
@@ -214,14 +214,14 @@ fn check(page: &str, document: &Document) {
     }
 }
 
-/// Dots in one chart.
+/// Returns the number of dots in one chart.
 fn dots(page: &str, chart: &str) -> usize {
     let Some(from) = page.find(&format!("<title id=\"{chart}-title\"")) else { return 0 };
     let chart = &page[from..];
     chart[..chart.find("</svg>").unwrap()].matches("class=\"dot ").count()
 }
 
-/// Every tag is closed, in order. `open` tags were opened before the text.
+/// Checks that every tag is closed, in order. `open` are tags that were opened before the text.
 fn balanced(text: &str, open: &[&str]) {
     let tag = Regex::new(r#"<(/?[a-z0-9]+)((?: [A-Za-z0-9-]+="[^"<>]*")*)>"#).unwrap();
     let mut stack: Vec<&str> = Vec::new();
@@ -320,7 +320,7 @@ fn an_arm_that_did_not_take_effect_has_no_ratio() {
 
 #[test]
 fn unseen_runs_with_the_faults_of_base_pages_were_not_on_superpages() {
-    // 215 MiB on 4 KiB pages are 55,040 faults; the runs that were seen took 12,345.
+    // 215 MiB on 4 KiB pages are 55,040 faults; the observed runs took 12,345.
     for (faults, is_kept) in [(24_000, true), (40_000, false)] {
         let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
         document.arms[1].plan.promise = Promise::Superpages;
@@ -438,7 +438,7 @@ proptest! {
                 moment.resident_bytes = moment.resident_bytes.wrapping_mul(resident);
             }
         }
-        // Names are random text: what `check` looks for in vain must not come from them.
+        // Names are random, and may contain the texts that `check` must not find.
         let own = names.iter().chain([&""]).any(|name| name.contains("inf") || name.contains("NaN"));
         let own = own || document.command.iter().any(|word| word.text().contains("inf"));
         prop_assume!(!own);

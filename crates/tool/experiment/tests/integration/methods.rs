@@ -1,5 +1,5 @@
-//! Why the interval is what two agree on: each candidate's coverage and width at a fixed number of blocks.
-//! Prints the table that the head of `stats` quotes. Nominal level: 99 %.
+//! Why the interval is the intersection of two methods: coverage and width of each candidate at fixed numbers of
+//! blocks. Prints the table in the head of `stats`. Nominal level: 99 %.
 
 use crate::common::{Experiment, Noise, experiments, is_at_most, simulate};
 use superpage_experiment::stats::describe::{mean, median, quantile_sorted, variance};
@@ -7,10 +7,10 @@ use superpage_experiment::stats::random::{Random, Stream};
 use superpage_experiment::stats::student::{t_between, t_quantile};
 use superpage_experiment::stats::{Confidence, Interval, Sample};
 
-/// Of each noise and number of blocks, every night.
+/// Experiments for each noise and number of blocks in the nightly set.
 const EXPERIMENTS: u64 = 2_000;
 
-/// What the interval that is taken may miss: 1 % is promised, and the Monte Carlo error of 2,000 is 0.22 %.
+/// Maximum miss rate of the chosen interval: 1 % is promised, and the Monte Carlo error of 2,000 experiments is 0.22 %.
 const MISSED: f64 = 0.013;
 
 /// Logarithms of a block's values: reference, arm.
@@ -34,7 +34,7 @@ fn ratios(blocks: &[Block]) -> Vec<f64> {
     blocks.iter().map(|(r, a)| mean(r) - mean(a)).collect()
 }
 
-/// Blocks resampled whole, the ratio of medians, percentiles. Rejected.
+/// Resamples whole blocks; percentiles of the ratio of medians. Rejected.
 fn bootstrap(blocks: &[Block], seed: u64) -> Interval {
     let mut random = Random::new(seed, Stream::Randomization);
     let log_ratio = |blocks: &[Block]| {
@@ -62,9 +62,9 @@ fn between(blocks: &[Block]) -> Interval {
     around(mean(&ratios), t * (variance(&ratios) / count).sqrt())
 }
 
-/// The same with its variance shrunk towards runs that vary by 2 %, at four degrees of freedom (Smyth 2004,
-/// "Linear models and empirical Bayes methods for assessing differential expression"). Rejected: where
-/// runs vary by more, it claims differences that are not there.
+/// The same, with the variance shrunk towards that of runs that vary by 2 %, with four degrees of freedom (Smyth 2004,
+/// "Linear models and empirical Bayes methods for assessing differential expression"). Rejected: if runs vary by more,
+/// it finds differences that do not exist.
 fn shrunk(blocks: &[Block]) -> Interval {
     let ratios = ratios(blocks);
     let count = ratios.len() as f64;

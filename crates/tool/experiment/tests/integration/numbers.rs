@@ -1,4 +1,4 @@
-//! Quantiles, medians and tests against published vectors, `statrs` and obvious twins.
+//! Quantiles, medians and tests against published values, `statrs` and simple reference models.
 
 use proptest::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -83,14 +83,14 @@ fn variance_survives_a_large_mean() {
 
 #[test]
 fn sign_flip_counts_patterns() {
-    // All of one sign: only the two extreme patterns reach the mean seen.
+    // All differences have the same sign, so only the two extreme patterns reach the observed mean.
     assert_eq!(sign_flip(&[0.1, 0.2, 0.15, 0.3, 0.1], 1).p, 2.0 / 32.0);
     assert_eq!(sign_flip(&[0.0; 4], 1).p, 1.0);
     // Fisher's test on Darwin's maize (differences in eighths of an inch, 15 pairs): 1726 of 32768
     // patterns (Fisher 1935, The Design of Experiments, section 21: 863 each side).
     let maize = [49., -67., 8., 16., 6., 23., 28., 41., 14., 29., 56., 24., 75., 60., -48.];
     assert_eq!(sign_flip(&maize, 1).p, 1726.0 / 32768.0);
-    // Above sixteen blocks it is drawn; same seed, same draw.
+    // Above sixteen blocks patterns are sampled; the same seed gives the same sample.
     let many: Vec<f64> = (0..30).map(|i| 0.3 + f64::from(i % 7) - 3.0).collect();
     assert_eq!(sign_flip(&many, 7), sign_flip(&many, 7));
     assert!(!sign_flip(&many, 7).exact);
@@ -99,7 +99,7 @@ fn sign_flip_counts_patterns() {
 #[test]
 fn a_drawn_sign_flip_agrees_with_the_exact_one() {
     let sixteen: Vec<f64> = (0..16).map(|i| f64::from((i * 7) % 11) - 3.5).collect();
-    // A seventeenth block of zero changes no sum, but crosses over to drawing.
+    // A seventeenth block of zero changes no sum, but switches to sampling.
     let seventeen: Vec<f64> = sixteen.iter().copied().chain([0.0]).collect();
     let (exact, drawn) = (sign_flip(&sixteen, 3), sign_flip(&seventeen, 3));
     assert!(exact.exact && !drawn.exact);

@@ -1,4 +1,4 @@
-//! How often a real difference is found, at what cost, and whether "about N more runs" is true.
+//! How often a real difference is found, at what cost, and whether "about N more runs" is accurate.
 
 use crate::common::{
     Experiment, Noise, count, experiments, is_at_most, is_more_than, share, simulate, upper_limit,
@@ -6,7 +6,7 @@ use crate::common::{
 use superpage_experiment::stats::stopping::Rule;
 use superpage_experiment::verdict::Verdict;
 
-/// Of each noise and ratio, every night.
+/// Experiments for each noise and ratio in the nightly set.
 const EXPERIMENTS: u64 = 1_000;
 
 #[test]
@@ -53,7 +53,7 @@ fn about_n_more_runs_decides_in_most_cases() {
     );
     let (enough, made) = (EXPERIMENTS / 2, experiments(EXPERIMENTS / 2));
     let (mut all, mut all_decided) = (0, 0);
-    // A program of a second, after half a minute.
+    // A program of one second, after half a minute.
     for (noise, ratio) in [
         (Noise::Lognormal(0.05), 1.0),
         (Noise::Lognormal(0.08), 1.0),
@@ -73,11 +73,11 @@ fn about_n_more_runs_decides_in_most_cases() {
         });
         let undecided: Vec<(u32, Verdict)> = results.into_iter().flatten().collect();
         let left = undecided.len() as u64;
-        // Of a tenth none may be left here; all together have some.
+        // With a tenth of the experiments a model may have no undecided ones, but all models together have some.
         assert!(left > 0 || made < enough, "{noise:?}, {ratio}: nothing left to decide");
         let mean: f64 = undecided.iter().map(|(n, _)| f64::from(*n)).sum();
         let decided = count(&undecided, |(_, v)| !matches!(v, Verdict::Undecided { .. }));
-        // As many as are left are enough where all experiments were made.
+        // If all experiments were made, even few undecided ones suffice.
         let is_true = is_more_than(0.5, decided, left, if made >= enough { 1 } else { u64::MAX });
         assert!(is_true, "{noise:?}, {ratio}: {decided} of {left}");
         (all, all_decided) = (all + left, all_decided + decided);
@@ -93,9 +93,9 @@ fn about_n_more_runs_decides_in_most_cases() {
     assert!(2 * all_decided > all, "{all_decided} of {all} decided");
 }
 
-/// Taking "N more" until decided is a stopping rule that *does* look at the effect, so it spends what
-/// the interval has in reserve. Measured: up to about 1 % instead of 0.2 % false verdicts; at the level,
-/// not provably under it.
+/// Following "N more" until a decision is a stopping rule that *does* depend on the effect, so it uses up the
+/// interval's reserve. Measured: up to about 1 % instead of 0.2 % false verdicts; that is at the level, but not
+/// provably below it.
 #[test]
 fn following_the_advice_until_decided_spends_the_reserve() {
     println!(

@@ -1,4 +1,4 @@
-//! Prices of this machine: that they can be measured, on what was asked for, and be used. Not what they are.
+//! Prices of this machine can be measured on the requested pages, and used. Their values are not tested.
 
 use std::path::Path;
 

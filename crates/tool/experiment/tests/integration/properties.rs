@@ -1,4 +1,4 @@
-//! What must hold for any samples: scale, exchange of arms, order inside a block, gaps, degenerate input.
+//! Properties that hold for all samples: scale, exchange of arms, order inside a block, gaps, degenerate input.
 
 use proptest::prelude::*;
 use superpage_experiment::schedule::{Schedule, Slot};
@@ -6,7 +6,7 @@ use superpage_experiment::stats::{
     Better, Comparison, Interval, Sample, SampleError, Settings, compare,
 };
 
-/// Samples of two arms in schedule order from raw values, two per arm and block.
+/// Returns samples of two arms in the order of the schedule, with these values: two per arm and block.
 fn samples(values: &[f64], seed: u64) -> Vec<Sample> {
     let slots = Schedule::new(2, seed);
     slots.zip(values).map(|(at, value)| Sample { at, value: *value }).collect()
@@ -28,7 +28,7 @@ fn turned(i: Interval) -> Interval {
     Interval { low: 1.0 / i.high, high: 1.0 / i.low }
 }
 
-/// Between 2 and 12 whole blocks of two arms.
+/// Values of 2 to 12 whole blocks of two arms.
 fn whole_blocks() -> impl Strategy<Value = Vec<f64>> {
     (2usize..12).prop_flat_map(|blocks| prop::collection::vec(0.5..2.0f64, blocks * 4))
 }
@@ -56,8 +56,8 @@ proptest! {
         prop_assert_eq!(forth.randomization().p, back.randomization().p);
     }
 
-    /// A rate is a time turned over: what rests on single runs agrees exactly (a median of an even
-    /// number of values does not, it is a mean of two).
+    /// A rate is the inverse of a time. Results based on single runs agree exactly. (A median of an even number of
+    /// values does not, because it is a mean of two.)
     #[test]
     fn rates_and_times_say_the_same(values in whole_blocks()) {
         let times = samples(&values, 2);
@@ -76,7 +76,7 @@ proptest! {
     fn order_does_not_matter_in_the_last_bit(values in whole_blocks(), shift in 0usize..100) {
         let straight = samples(&values, 3);
         let mut shuffled = straight.clone();
-        // Exchange an arm's two values in every block, then hand the samples over in another order.
+        // Exchange each arm's two values in every block, then pass the samples in another order.
         for block in shuffled.chunks_mut(4) {
             let (first, last, inner) = (block[0].value, block[3].value, block[1].value);
             (block[0].value, block[3].value) = (last, first);
@@ -131,7 +131,7 @@ fn a_single_block_has_an_estimate_but_no_interval() {
     let samples = samples(&[1.0, 2.0, 2.0, 1.0], 1);
     let one = compared(&samples);
     assert_eq!((one.blocks, one.interval, one.parts), (1, None, None));
-    // The arm that begins takes half of the other's time.
+    // The arm that runs first takes half of the other's time.
     assert_eq!(one.speedup, if samples[0].at.arm == 0 { 0.5 } else { 2.0 });
 }
 
@@ -191,7 +191,7 @@ fn the_same_input_gives_the_same_bytes() {
     assert!(text(1).contains(r#""settings":{"confidence":0.99,"level":0.99,"seed":1}"#));
 }
 
-/// However many runs there are: each was rounded alike.
+/// More runs do not help, because all were rounded in the same way.
 #[test]
 fn figures_of_few_digits_may_be_whatever_is_rounded_to_them() {
     for blocks in [2, 5, 25, 50] {

@@ -28,7 +28,7 @@ fn each_arm_takes_each_place_equally_often() {
             seen[slot.slot as usize][slot.arm as usize] += 1;
         }
     }
-    // Binomial(6000, 1/3): deviation 36.5; four of them.
+    // Binomial(6000, 1/3): allow four standard deviations of 36.5.
     assert!(seen.iter().flatten().all(|n| n.abs_diff(2_000) < 146), "{seen:?}");
 }
 
@@ -46,7 +46,7 @@ fn the_same_seed_gives_the_same_schedule_for_ever() {
     let orders = |seed| Schedule::new(3, seed).take(60).map(|s| s.arm).collect::<Vec<u32>>();
     assert_eq!(orders(1), orders(1));
     assert_ne!(orders(1), orders(2));
-    // Pinned: a report made today must be rebuilt the same by a later version.
+    // Pinned: a later version must rebuild today's report identically.
     assert_eq!(orders(1)[..12], PINNED);
     assert_eq!(Schedule::new(3, 1).block_len(), 6);
     assert_eq!(Schedule::new(0, 1).next(), None);

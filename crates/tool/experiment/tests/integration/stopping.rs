@@ -60,7 +60,7 @@ fn a_block_that_will_not_fit_is_not_begun() {
     let wide = known(4, 0.1);
     assert_eq!(next(&wide, 4, &RULE, time(40.0, 60.0)), Next::Block);
     assert_eq!(next(&wide, 4, &RULE, time(40.0, 49.0)), Next::MaxTime);
-    // Before the least number of blocks only the limit itself stops.
+    // Before the minimum number of blocks only the time limit ends the runs.
     assert_eq!(next(&wide, 2, &RULE, time(40.0, 50.0)), Next::Block);
     assert_eq!(next(&wide, 2, &RULE, time(51.0, 50.0)), Next::MaxTime);
     let unlimited = Time { limit: None, ..time(1e9, 0.0) };
@@ -75,7 +75,8 @@ fn a_limit_that_nobody_asked_for_gives_way_to_a_few_runs_and_to_two_blocks() {
         let patience = Some(Duration::from_secs(1800));
         Time { patience, ..time(elapsed, limit) }
     };
-    // Blocks of 20 s: as many as make the runs, which are 500 s; of 120 s: 1800 s, 15 of them.
+    // With blocks of 20 s, runs end after `PATIENT_RUNS` runs of each arm, at 500 s; with blocks of 120 s after 15
+    // blocks, at 1800 s.
     let blocks = PATIENT_RUNS / 2;
     for (block, most) in [(1.0, 300), (20.0, blocks), (120.0, 15), (3600.0, 2)] {
         let stops = |begun: u32| {
@@ -92,7 +93,7 @@ fn verdicts_are_looked_at_after_a_minute_and_then_seldom() {
     let mut looks = Looks::default();
     let mut at = Vec::new();
     for begun in 1..=60 {
-        // Blocks of 4 s: the fifteenth ends at 60 s, and one more would end later.
+        // With blocks of 4 s the fifteenth ends at 60 s, and one more would end later.
         if looks.is_due(begun, &RULE, time(f64::from(begun) * 4.0, 1e4)) {
             looks.record(begun);
             at.push(begun);
@@ -101,7 +102,7 @@ fn verdicts_are_looked_at_after_a_minute_and_then_seldom() {
     assert_eq!(at, [15, 23, 35, 53]);
     let never = Rule { decide_after: None, ..RULE };
     assert!(!Looks::default().is_due(9, &never, time(1e4, 1e6)));
-    // Long runs: with the least number of blocks.
+    // With long runs, the first look is at the minimum number of blocks.
     assert!(!Looks::default().is_due(2, &RULE, time(240.0, 1e6)));
     assert!(Looks::default().is_due(3, &RULE, time(360.0, 1e6)));
 }

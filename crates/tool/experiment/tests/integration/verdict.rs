@@ -1,4 +1,4 @@
-//! The words, their precedence and their wording.
+//! The verdicts, their precedence and their texts.
 
 use superpage_experiment::schedule::Schedule;
 use superpage_experiment::stats::{
@@ -8,7 +8,7 @@ use superpage_experiment::verdict::{
     Effect, Margin, Terms, Verdict, floor_text, noise_floor, verdict,
 };
 
-/// A comparison with the figures under test in the place of its own.
+/// Returns a comparison with these figures.
 fn figures(speedup: f64, low: f64, high: f64) -> Comparison {
     let samples: Vec<Sample> =
         Schedule::new(2, 1).take(20).map(|at| Sample { at, value: 1.0 }).collect();
@@ -32,7 +32,8 @@ fn plain_words() {
         "undecided at 1.030x (99 % interval 0.990–1.070; about 6 more runs)"
     );
     assert_eq!(line(25.04, 20.0, 1e9), "25.0x faster (99 % interval 20.0–1.0e9)");
-    // Decided, however wide; undecided, no wide interval is printed as if it meant something.
+    // A decided verdict has its interval, however wide; an undecided verdict shows no wide interval, which would mean
+    // nothing.
     let wide = judged(2.28, 4.0e-4, 11868.0).to_string();
     assert!(
         wide.starts_with("undecided at 2.28x (too few runs, or too much noise, for an"),
@@ -55,7 +56,7 @@ fn inside_the_margin_is_same_even_if_one_is_excluded() {
 fn what_may_be_equal_is_same_up_to_the_wider_margin_and_says_how_far() {
     assert!(matches!(judged(1.01, 0.98, 1.04), Verdict::Same { within, .. } if within == 0.04));
     assert!(matches!(judged(1.01, 0.96, 1.06), Verdict::Undecided { .. }));
-    // Certain, and more than nobody asked about: not the same.
+    // A certain difference above the margin is not "the same".
     assert!(matches!(judged(1.025, 1.01, 1.04), Verdict::Faster(_)));
 }
 
@@ -82,13 +83,14 @@ fn under_the_noise_floor_nothing_is_faster() {
     assert!(matches!(word(1.02, 1.005, 1.035), Verdict::Same { within, .. } if within == 0.035));
     assert!(matches!(word(1.06, 1.01, 1.11), Verdict::Faster(_)));
     assert!(matches!(word(1.0 / 1.06, 1.0 / 1.11, 1.0 / 1.01), Verdict::Slower(_)));
-    // Nor are arms the same within any floor: a few runs of a noisy machine show one of hundreds of percent.
+    // Arms are never the same within an arbitrary noise floor: a few runs on a noisy machine give a floor of hundreds
+    // of percent.
     let high = Margin { noise_floor: Some(14.0), ..Margin::default() };
     let wide = verdict(&Effect::AsPromised, Ok(&figures(0.9, 0.28, 2.38)), &high);
     assert!(matches!(wide, Verdict::Undecided { .. }), "{wide}");
     assert!(floor_text(0.05).contains("noise floor 5 %"));
     assert!(floor_text(14.0).contains("noise floor unknown"));
-    // A floor under the margin changes nothing.
+    // A noise floor below the margin changes nothing.
     let low = Margin { noise_floor: Some(0.001), ..Margin::default() };
     let same = verdict(&Effect::AsPromised, Ok(&figures(1.0, 0.99, 1.01)), &low);
     assert!(matches!(same, Verdict::Same { within, .. } if within == 0.011));
@@ -102,7 +104,7 @@ fn undecided_asks_for_at_least_one_block_and_ends() {
     };
     assert_eq!(more(1.03, 0.9999, 1.05), 2);
     assert!(more(1.0, 0.9, 1.1) > more(1.0, 0.95, 1.05));
-    // On the very edge of the margin the distance to 1 decides, so the number stays small.
+    // At the edge of the margin, the distance to 1 decides, so the number of further runs stays small.
     assert!(more(1.05, 0.99, 1.11) < 20);
     assert_eq!(more(1.0, 1e-9, 1e9), 9_990);
 }

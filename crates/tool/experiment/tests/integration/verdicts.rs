@@ -1,9 +1,9 @@
-//! What `compare` says with its defaults, of pairs of programs whose ratio is known: how often it is decided,
-//! how often it is wrong, and how long it takes. On synthetic hosts, by the clock of the runs themselves.
+//! Verdicts of `compare` with its defaults, for pairs of programs whose ratio is known: how often they are decided, how
+//! often they are wrong, and how long they take. The hosts are synthetic, and the clock adds up run times.
 //!
-//! Seeded: the same verdicts on every machine. `--nocapture` prints the table; `VERDICTS_PER_CELL=1000`
-//! makes more of it than the 40 experiments per cell (10,200 in all) that are asserted every night. Of a tenth of them no
-//! share is significantly worse, and those of all models together are as good.
+//! The tests are seeded: the verdicts are the same on every machine. `--nocapture` prints the table.
+//! `VERDICTS_PER_CELL=1000` makes more experiments than the 40 per cell (10,200 in all) that the nightly set asserts.
+//! With a tenth of them, no share is significantly worse, and the shares of all models together meet the same bounds.
 
 use crate::common::{
     Experiment, MODELS, Noise, count, experiments, is_at_most, is_more_than, share, simulate,
@@ -17,7 +17,7 @@ use superpage_experiment::verdict::{Effect, Margin, Verdict, verdict};
 
 const SECONDS: [f64; 3] = [0.5, 5.0, 30.0];
 const RATIOS: [f64; 5] = [1.0, 1.03, 1.1, 1.3, 2.0];
-/// Experiments of each noise, time and ratio, every night.
+/// Experiments for each noise, time and ratio in the nightly set.
 const PER_CELL: u64 = 40;
 
 struct Judged {
@@ -41,8 +41,8 @@ fn judge(noise: Noise, seconds: f64, ratio: f64, seed: u64) -> Judged {
     }
 }
 
-/// Whether an interval reaches farther beyond the most extreme ratio of any two runs than such ratios lie
-/// apart, and than they can have been rounded.
+/// Returns whether an interval extends farther beyond the most extreme ratio of any two runs than the spread of these
+/// ratios and their rounding justify.
 fn is_absurd(noise: Noise, seconds: f64, samples: &[Sample], comparison: &Comparison) -> bool {
     let ends = |arm| {
         let values = samples.iter().filter(|sample| sample.at.arm == arm);
@@ -59,7 +59,7 @@ fn is_absurd(noise: Noise, seconds: f64, samples: &[Sample], comparison: &Compar
         .is_none_or(|interval| interval.low.ln() < low - apart || interval.high.ln() > high + apart)
 }
 
-/// A verdict that says what is not so.
+/// Returns whether a verdict is wrong.
 fn is_wrong(verdict: &Verdict, ratio: f64) -> bool {
     match verdict {
         Verdict::Faster(_) => ratio <= 1.0,
@@ -69,8 +69,8 @@ fn is_wrong(verdict: &Verdict, ratio: f64) -> bool {
     }
 }
 
-/// Runs as they are on a machine of one's own, and those of a guest with neighbours, where a ratio of 1.1
-/// may take longer than half an hour.
+/// Noise of a machine without other users, and of a guest with neighbours, for which a ratio of 1.1 may take longer
+/// than half an hour.
 fn is_realistic(noise: Noise) -> bool {
     match noise {
         Noise::Lognormal(deviation) => deviation <= 0.05,
@@ -83,7 +83,7 @@ fn is_realistic(noise: Noise) -> bool {
 fn pairs_of_known_ratio_within_the_default_budget() {
     let per_cell = std::env::var("VERDICTS_PER_CELL").ok().and_then(|n| n.parse().ok());
     let per_cell: u64 = per_cell.unwrap_or_else(|| experiments(PER_CELL));
-    // What one model has every night.
+    // Number of experiments of one model in the nightly set.
     let enough = PER_CELL * (SECONDS.len() * RATIOS.len()) as u64;
     println!(
         "{:38} {:>5} {:>5} | {:>7} {:>6} {:>7} {:>6} {:>7} {:>6} {:>8}",
@@ -139,7 +139,7 @@ fn pairs_of_known_ratio_within_the_default_budget() {
                 assert!(is_found, "{noise:?}, {seconds} s, {ratio}: {decided}");
                 found = (found.0 + as_it_is, found.1 + per_cell);
             }
-            // Nothing stays open that does not say how much more it takes.
+            // Every undecided verdict says how many more runs it needs.
             for one in &judged {
                 if let Verdict::Undecided { more_runs, .. } = one.verdict {
                     assert!(more_runs >= 2 && one.stopped != Stopped::Decided, "{noise:?}");
@@ -188,7 +188,7 @@ fn a_ratio_is_known_within_three_percent_after_a_minute_of_a_second_s_runs() {
     }
 }
 
-/// Four runs of each arm, as an interruption or a short budget leaves them.
+/// An interruption or a short time limit leaves four runs of each arm.
 #[test]
 fn few_runs_give_wide_intervals_and_never_absurd_ones() {
     println!("{:38} {:>6} | {:>8} {:>8} {:>8}", "noise", "blocks", "covered", "median", "widest");
@@ -214,14 +214,14 @@ fn few_runs_give_wide_intervals_and_never_absurd_ones() {
                 widths[widths.len() / 2],
                 widths[widths.len() - 1]
             );
-            // A tick twice the noise does not show in four runs.
+            // If a clock tick is twice the noise, four runs cannot show it.
             let most = if matches!(noise, Noise::Ticks) { 0.1 } else { 0.02 };
             assert!(is_at_most(most, missed, made, enough), "{noise:?}: {missed} of {made} missed");
         }
     }
 }
 
-/// As it was seen: 1.30 s against 0.57 s over four runs each were "undecided, 4.0e-4 to 11868".
+/// As observed: 1.30 s against 0.57 s over four runs each were "undecided, 4.0e-4 to 11868".
 #[test]
 fn twice_as_fast_over_four_runs_is_faster() {
     let values = [[1.30, 1.44, 1.21, 1.28], [0.57, 0.50, 0.66, 0.58]];
@@ -231,7 +231,7 @@ fn twice_as_fast_over_four_runs_is_faster() {
         .map(|at| {
             let arm = at.arm as usize;
             next[arm] += 1;
-            // Times are of nanoseconds.
+            // Times have nanosecond resolution.
             Sample { at, value: values[arm][next[arm] - 1] + 1e-9 }
         })
         .collect();

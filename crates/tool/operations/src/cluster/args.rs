@@ -102,5 +102,5 @@ impl ClusterArgs {
 
 /// Returns the error about a flag that belongs to another kind of cluster.
 pub fn only(flag: &str, on: &str) -> Failure {
-    Failure::usage(format!("{flag} is for --on {on}; give that, or leave it away"))
+    Failure::usage(format!("{flag} is for --on {on}; give that, or leave it out"))
 }

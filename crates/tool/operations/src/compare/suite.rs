@@ -154,7 +154,7 @@ impl Entry {
                     }
                 } else if words.iter().any(|word| word.starts_with("{dir}/")) {
                     return Err(Failure::usage(format!(
-                        "{}: --dry-run runs no setup, and that makes the program to look at",
+                        "{}: --dry-run runs no setup, which would make the program",
                         self.name
                     )));
                 }

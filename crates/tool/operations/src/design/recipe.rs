@@ -174,7 +174,7 @@ fn check_reserves(design: &Design) -> Result<(), String> {
     let policy = design.policy(Scale::X86);
     match policy.launch().pages {
         LaunchPages::OwnKernel => live::check_reserves(&policy),
-        _ => Err("its superpages are the kernel's to make".to_string()),
+        _ => Err("the kernel makes its superpages".to_string()),
     }
 }
 

@@ -1,11 +1,11 @@
-//! Predictions of made-up machines on which the right answer is known.
+//! Predictions for made-up machines on which the right answer is known.
 
 use superpage_prediction::{
     Curve, Demand, Faults, Native, Pair, Prices, Sequential, Watch, predict,
 };
 use trace::{Access, Backing, Block, Event, Page, Pages, Process};
 
-/// Data cost nothing; an entry costs `ns` from 2^11 entries on, on both kinds of pages.
+/// Returns prices where data cost nothing and a TLB miss costs `ns` from 2^11 entries on, for both kinds of pages.
 fn pair(ns: f64) -> Pair {
     let mean = |from: usize, k: usize| {
         (7..=k).fold(0.0, |mean, k| (mean + if k > from { ns } else { 0.0 }) / 2.0)
@@ -30,7 +30,7 @@ fn prices() -> Prices {
 const REGIONS: u32 = 16;
 const USES: u32 = 400_000;
 
-/// Uniformly random reads of 16 regions, after each page was touched.
+/// Uniformly random reads of 16 regions, after each page was touched once.
 fn uniform() -> Demand {
     let mut block = Block::default();
     let pages = Pages { first: Page(0), count: REGIONS * 512 };
@@ -47,8 +47,8 @@ fn uniform() -> Demand {
     watch.finish().remove(0).1
 }
 
-/// Seconds of translation if each use waits `ns` as in [`pair`]: 2^13 pages, of which distances up to
-/// 2^11 cost nothing: three quarters of uses pay.
+/// Returns the seconds of translation if each use waits `ns`, with prices as in [`pair`]: of 2^13 pages, distances up
+/// to 2^11 cost nothing, so three quarters of the uses pay.
 fn translating(ns: f64) -> f64 {
     f64::from(USES) * 0.75 * ns * 1e-9
 }
@@ -90,7 +90,7 @@ fn and_what_lies_between() {
 
 #[test]
 fn work_that_is_no_access_is_not_translation() {
-    // Twice the chase's time, half of it instructions: 2.5 of them per cycle of a nanosecond.
+    // The run takes twice the chase's time. Half of that is instructions, 2.5 per cycle of one nanosecond.
     let seconds = translating(100.0);
     let run = Native { instructions: Some(seconds * 2.5e9), ..native(2.0 * seconds, 0.0) };
     let told = predict(&uniform(), &prices(), &run);
@@ -98,7 +98,7 @@ fn work_that_is_no_access_is_not_translation() {
     close(told.translating.mid, 0.5);
 }
 
-/// The same, and data cost 30 from 2^6 pages on.
+/// The same prices, and data cost 30 ns from 2^6 pages on.
 fn with_data(pair: Pair) -> Pair {
     let far = |curve: Curve| {
         let ns = (0..).zip(curve.ns).map(|(i, ns)| ns + 30.0 * (1.0 - 0.5f64.powi(i)));
@@ -121,20 +121,21 @@ fn lines_beyond_the_first_cost_data_and_no_translation() {
 
 #[test]
 fn data_that_must_have_been_nearer_leaves_translation_as_it_is() {
-    // An entry costs 20; the run took less than that and data together.
+    // A TLB miss costs 20 ns. The run took less time than misses and data together.
     let all_data = 30.0 * f64::from(USES) * 1e-9;
     let prices = Prices { reads: with_data(pair(20.0)), ..prices() };
     let seconds = translating(20.0) + all_data / 2.0;
     let told = predict(&uniform(), &prices, &native(seconds, 0.0));
     assert!((told.dependence, told.explained.0 > 1.2 * seconds) == (0.0, true), "{told:?}");
     close(told.translating.mid, translating(20.0) / seconds);
-    // Data and translation nearer alike, as where both were priced on worse frames than the program's.
+    // Data and translation are scaled down by the same factor, as if both had been priced on worse frames than the
+    // program's.
     close(told.translating.low, translating(20.0) / told.explained.0);
 }
 
 #[test]
 fn walks_may_go_on_beside_instructions() {
-    // Independent accesses, and instructions that take as long at 2.5 per cycle of a nanosecond.
+    // Independent accesses, and instructions that take the same time at 2.5 per cycle of one nanosecond.
     let seconds = translating(20.0);
     let of = |instructions: f64, user: f64| {
         let run = Native { instructions: Some(instructions * 2.5e9), ..native(user, 0.0) };
@@ -143,7 +144,7 @@ fn walks_may_go_on_beside_instructions() {
     let told = of(seconds, 2.0 * seconds);
     close(told.saved.mid, 0.5);
     assert!(told.saved.low < 0.01, "{told:?}");
-    // Half as long: half of the walks at least are waited for.
+    // If the run takes half of that time, at least half of the walks are waited for.
     close(of(seconds / 2.0, 2.0 * seconds).saved.low, 0.25);
 }
 
@@ -154,7 +155,7 @@ fn an_estimate_is_no_better_known_than_its_prices_and_runs() {
         let prices = Prices { reads: pair(ns), writes: pair(ns), dependent: pair(ns), ..prices() };
         predict(&uniform(), &prices, &native(user, 0.0))
     };
-    // One price for both extremes and no instructions: one number, the interval has no width.
+    // With one price for both extremes and no instructions the interval has no width.
     let one = told(20.0, 2.0 * seconds);
     assert_eq!(one.saved.low, one.saved.high);
     for other in [told(18.0, 2.0 * seconds), told(20.0, 2.1 * seconds), told(22.0, 2.0 * seconds)] {
@@ -166,7 +167,7 @@ fn an_estimate_is_no_better_known_than_its_prices_and_runs() {
     }
 }
 
-/// Two passes in order over the same regions, all lines of a page: the second uses every page again.
+/// Two passes in order over the same regions, with all lines of each page. The second pass uses every page again.
 fn in_order() -> Demand {
     let mut block = Block::default();
     let pages = Pages { first: Page(0), count: REGIONS * 512 };
@@ -185,12 +186,12 @@ fn in_order() -> Demand {
 fn what_comes_in_order_is_hidden_by_work_that_takes_as_long() {
     let prices =
         Prices { sequential_reads: Sequential { base: 300.0, superpage: 200.0 }, ..prices() };
-    // All pages but the first, which has no neighbour before it.
+    // All pages count except for the first, which has no neighbour before it.
     let pages = f64::from(REGIONS) * 512.0;
     let (base, superpage) = (pages * 300e-9, pages * 200e-9);
     let told = predict(&in_order(), &prices, &native(base, 0.0));
     close(told.saved.mid, 1.0 / 3.0);
-    // 2.5 instructions per cycle of a nanosecond.
+    // 2.5 instructions per cycle of one nanosecond.
     let of = |seconds: f64| Native { instructions: Some(seconds * 2.5e9), ..native(base, 0.0) };
     close(predict(&in_order(), &prices, &of(superpage)).saved.mid, 1.0 / 3.0);
     close(predict(&in_order(), &prices, &of((superpage + base) / 2.0)).saved.mid, 1.0 / 6.0);

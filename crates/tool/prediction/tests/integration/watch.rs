@@ -1,4 +1,4 @@
-//! What a stream asks for, against an obvious count of the same.
+//! The demand of a stream, compared with a simple count.
 
 use proptest::prelude::*;
 use superpage_prediction::{Demand, OCTAVES, Watch, octave};
@@ -31,7 +31,7 @@ fn demand(blocks: &[Block]) -> Demand {
     phases.remove(0).1
 }
 
-/// Distinct values after the last place of `value`, `None` if it is not there.
+/// Returns the number of distinct values after the last occurrence of `value`; `None` if it does not occur.
 fn distance(history: &[u32], value: u32) -> Option<u64> {
     let place = history.iter().rposition(|&other| other == value)?;
     let mut after = history[place + 1..].to_vec();
@@ -40,7 +40,7 @@ fn distance(history: &[u32], value: u32) -> Option<u64> {
     Some(after.len() as u64)
 }
 
-/// The obvious count: whole superpages are the three regions from the first on.
+/// The simple count. The three regions from the first on have whole superpages.
 #[derive(Default, PartialEq, Debug)]
 struct Naive {
     random: Vec<(usize, usize, f64, f64)>,
@@ -50,8 +50,8 @@ struct Naive {
     again: Vec<usize>,
 }
 
-/// Accesses before those uses of `page` that follow each other shortly and of which the last is before, or
-/// at, record `at`; `None` if that was not shortly before.
+/// Returns the number of accesses before recent uses of `page`, the last of which is at or before record `at`; `None`
+/// if the page was not used recently.
 fn come_to(page: u32, at: usize, pages: &[u32], counts: &[u32]) -> Option<u32> {
     let uses: Vec<usize> = (0..=at).rev().filter(|&i| pages[i] == page).collect();
     let mut begin = at;
@@ -106,7 +106,7 @@ fn naive(accesses: &[Access], counts: &[u32]) -> Naive {
 }
 
 fn accesses() -> impl Strategy<Value = (Vec<Access>, Vec<u32>)> {
-    // Few enough pages that the table of recent uses holds them all (1024), spread over four regions.
+    // Few enough pages for the table of recent uses (1024 entries), in four regions.
     let page = prop_oneof![512u32..700, 1100u32..1200, 1900u32..1950, 2048u32..2070];
     let one = (page, any::<bool>()).prop_map(|(page, writes)| match writes {
         true => Access::write(Page(page)),
@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(fast.sequential.total(), slow.sequential);
         let touches = fast.touches;
         prop_assert_eq!((touches.eligible, touches.superpages, touches.others), slow.touches);
-        // At most 2 of 100 uses are farther.
+        // At most 2 of 100 uses have a larger distance.
         let mut again = slow.again;
         again.sort_unstable_by(|a, b| b.cmp(a));
         prop_assert_eq!(fast.reach(), again.get(again.len() * 2 / 100).copied().unwrap_or(0));
@@ -149,7 +149,7 @@ fn what_was_unmapped_is_touched_anew_and_a_hole_takes_the_superpage() {
     let mut one = block(&[access, access]);
     one.events.push((1, Event::Unmap(Pages { first: Page(601), count: 1 })));
     let demand = demand(&[one]);
-    // The second use is of a region that no superpage can hold any more.
+    // The second use is in a region that can no longer hold a superpage.
     assert_eq!(demand.touches.eligible, 1.0);
     assert_eq!(demand.others().map(|(_, cell)| cell.total()).sum::<f64>(), 1.0);
 
@@ -176,7 +176,7 @@ fn phases_and_weights() {
     assert_eq!(counts, [("", 1.0), ("run", 60.0), ("end", 20.0)]);
 }
 
-/// Hops from page to page of memory in order, each page `uses` times, twice over.
+/// Moves through memory page by page in order, with `uses` of each page, twice.
 fn hops(uses: u32) -> Demand {
     let pages = (512..512 + MAPPED).cycle().take(2 * MAPPED as usize);
     let accesses: Vec<_> = pages.map(|page| Access::read(Page(page))).collect();
@@ -186,7 +186,7 @@ fn hops(uses: u32) -> Demand {
 #[test]
 fn pages_are_used_in_order_only_if_they_are_used_as_a_whole() {
     let whole = hops(64);
-    // All but the first page, whose neighbour was used long ago.
+    // All pages count except for the first, whose neighbour was used long ago.
     assert_eq!(whole.sequential.reads, f64::from(3 * 512 - 1));
     let sparse = hops(10);
     assert_eq!(sparse.sequential.reads, 0.0);
@@ -198,7 +198,7 @@ fn a_heaps_last_region_is_one_that_a_superpage_could_hold() {
     let pages = |first, count| Pages { first: Page(first), count };
     let mut one = Block::default();
     one.event(Event::Spawn(Process(0)));
-    // The heap begins within a region: what is before it there is not its own.
+    // The heap starts inside a region; earlier memory in that region is not part of the heap.
     one.event(Event::Map { pages: pages(612, 10), address: 612, backing: Backing::Heap });
     let mut touch = |page, event: Option<Event>| {
         event.into_iter().for_each(|event| one.event(event));
@@ -207,7 +207,7 @@ fn a_heaps_last_region_is_one_that_a_superpage_could_hold() {
     touch(612, None);
     touch(1024, Some(Event::Grow { pages: pages(622, 403) }));
     touch(1100, Some(Event::Grow { pages: pages(1025, 100) }));
-    // Foreign memory in the region, and a heap that shrank.
+    // Another mapping is in the region, and the heap shrank.
     touch(1101, Some(Event::Unmap(pages(3000, 1))));
     touch(1102, Some(Event::Unmap(pages(1120, 5))));
     let touches = demand(&[one]).touches;
@@ -245,10 +245,10 @@ fn a_region_that_is_mapped_in_pieces_was_a_superpages_from_its_first_touch() {
         let touches = demand(&[one]).touches;
         (touches.eligible, touches.superpages, touches.others)
     };
-    // From above down, as the kernel gives them, and a third one whose region stays half.
+    // The mappings are adjacent, each below the last, as the kernel places them; the third leaves a region half full.
     let pieces = vec![(piece(1280), 1280), (piece(1024), 1024), (piece(768), 768)];
     assert_eq!(touches(pieces), (4.0, 1.0, 2.0));
-    // What was touched and unmapped before was no superpage's.
+    // Memory that was touched and unmapped before was not part of a superpage.
     let again = vec![
         (piece(1280), 1280),
         (Event::Unmap(Pages { first: Page(1280), count: 256 }), 700),

@@ -1,5 +1,5 @@
-//! What the tests of the recorder share: QEMU or a counted skip, small C programs, and reading a trace back
-//! with all that it promises checked.
+//! Shared helpers of the recorder's tests: QEMU or a counted skip, small C programs, and reading a trace back with all
+//! its promises checked.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct Room {
 pub const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 impl Room {
-    /// `None`, counted as skipped, where programs cannot be recorded.
+    /// Returns the helpers; `None`, counted as skipped, if programs cannot be recorded.
     pub fn new() -> Option<Self> {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recorder");
         match Tools::prepare(SEARCH, &cache) {
@@ -32,7 +32,7 @@ impl Room {
         }
     }
 
-    /// The usual recording of a command, into a trace of its own.
+    /// Returns the usual recording of a command, into a trace of its own.
     pub fn recording(&self, command: &[&str]) -> Recording {
         let program = if command[0].contains('/') {
             PathBuf::from(command[0])
@@ -48,7 +48,7 @@ impl Room {
         }
     }
 
-    /// Records it to its end.
+    /// Records the command to its end.
     pub fn record(&self, recording: &Recording) -> (Recorded, Stream) {
         let done =
             superpage_record::record(&self.tools, recording, &mut |_| ControlFlow::Continue(()));
@@ -64,7 +64,7 @@ impl Room {
     }
 }
 
-/// Where a program of this machine is.
+/// Returns the path of a program on this machine.
 pub fn find(name: &str) -> Option<PathBuf> {
     let mut paths = SEARCH.split(':').map(|one| Path::new(one).join(name));
     paths.find(|path| path.is_file())
@@ -80,19 +80,19 @@ pub fn build(directory: &Path, name: &str, flags: &[&str]) -> String {
     program.to_str().unwrap().to_string()
 }
 
-/// A trace, read back.
+/// A trace that was read back.
 #[derive(Default)]
 pub struct Stream {
     pub events: Vec<Event>,
     pub accesses: u64,
-    /// The records of all mappings, in order: the virtual page, whether it writes, how many.
+    /// The records of all mappings, in order: virtual page, whether it is a write, number of accesses.
     pub records: Vec<(u64, bool, u32)>,
-    /// By page: its virtual page number.
+    /// The virtual page number of each page.
     places: BTreeMap<u32, u64>,
 }
 
 impl Stream {
-    /// Reads all of a trace, which must be one that the laboratory takes.
+    /// Reads a whole trace, which must be valid for the laboratory.
     pub fn read(path: &Path) -> Self {
         let mut reader = Reader::open(path).unwrap();
         let (mut checker, mut block) = (Checker::new(), Block::default());
@@ -145,12 +145,12 @@ impl Stream {
         self.records.push((self.places[&page], access.writes(), count));
     }
 
-    /// How many events are of a kind.
+    /// Returns the number of events of a kind.
     pub fn count(&self, kind: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().filter(|event| kind(event)).count()
     }
 
-    /// The records in a range of pages.
+    /// Returns the records in a range of pages.
     pub fn within(&self, first: u64, count: u64) -> Vec<(u64, bool, u32)> {
         let inside = |record: &&(u64, bool, u32)| (first..first + count).contains(&record.0);
         self.records.iter().filter(inside).copied().collect()

@@ -1,4 +1,4 @@
-//! Page faults recorded at native speed, against a program whose faults are known.
+//! Page faults recorded at native speed, from a program whose faults are known.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn first_touches_of_a_known_program_are_there_once_each() {
     assert_eq!(done.seen.instructions, None);
     assert_eq!(trace::Reader::open(&done.path).unwrap().info().run, None);
     let stream = crate::common::Stream::read(&done.path);
-    // Each of 64 pages is read first: a fault for the page of zeros; then written.
+    // Each of 64 pages is first read, which takes a fault for the zero page, and then written.
     let at = 0x10000000;
     let writes: Vec<u64> =
         stream.within(at, 64).iter().filter(|record| record.1).map(|record| record.0).collect();

@@ -1,4 +1,4 @@
-//! What is recorded of real programs.
+//! Recordings of real programs.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Programs recorded under QEMU, against what they are known to do.
+//! Programs recorded under QEMU, compared with what they are known to do.
 
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use crate::common::{Room, find};
 use superpage_record::{Ended, Limits, Recording};
 use trace::{Advice, Event, Filter, MruSets};
 
-/// Where the test programs have their memory.
+/// Address of the test programs' memory.
 const AT: u64 = 0x10000000;
 
 #[test]
@@ -29,7 +29,7 @@ fn every_access_of_a_known_program_is_there_and_in_order() {
     expected.extend([(AT + 4, true, 1), (AT + 5, true, 1)]);
     assert_eq!(stream.within(AT, 64), expected);
 
-    // What is reserved is mapped only where it was made accessible.
+    // Reserved memory is mapped only once it was made accessible.
     let reserved = AT + (1 << 18);
     let mapped = |begin: u64, count: u32| {
         stream.count(|event| {
@@ -70,7 +70,7 @@ fn filters_leave_out_what_the_format_says_and_count_everything() {
     assert!(
         merged.records.len() < plain.records.len() && less.records.len() < merged.records.len()
     );
-    // Of 64 pages in turn no filter can leave out one: each is read, then first written.
+    // 64 pages are used in turn, so no filter may leave out a page: each is read, then first written.
     let pages = |stream: &crate::common::Stream| -> Vec<u64> {
         let mut pages: Vec<u64> = stream.within(AT, 64).iter().map(|record| record.0).collect();
         pages.dedup();
@@ -93,7 +93,7 @@ fn threads_are_one_process_and_lose_nothing() {
         .filter(|record| record.1)
         .map(|record| u64::from(record.2))
         .sum();
-    // Under the same-page filter a record may count neighbours; here every page differs from the one before.
+    // Under the same-page filter a record may count adjacent accesses; here every page differs from the one before.
     assert!(writes >= 4 * 8 * 1000, "{writes}");
 }
 
@@ -103,7 +103,7 @@ fn a_forking_shell_is_followed_through_every_exec() {
     let script = "for i in 1 2 3; do /bin/echo $i; done | sort -r; exec /bin/sh -c 'exit 5'";
     let (done, stream) = room.record(&room.recording(&["sh", "-c", script]));
     assert_eq!(done.status.code(), Some(5));
-    // sh; the loop's subshell; three forks for echo; sort's; and what six of them executed.
+    // The processes are sh, the loop's subshell, three forks for echo, and sort; six programs were executed by these.
     assert_eq!(done.seen.foreign_count, 0, "{:?}", done.seen.foreign);
     let forks = stream.count(|event| matches!(event, Event::Fork { .. }));
     let spawns = stream.count(|event| matches!(event, Event::Spawn(_)));
@@ -130,7 +130,7 @@ fn scripts_and_programs_that_close_everything() {
     let through = format!("{script} 4");
     let (done, _) = room.record(&room.recording(&["sh", "-c", &through]));
     assert_eq!((done.status.code(), done.seen.foreign_count), (Some(4), 0));
-    // All descriptors up to 1023 closed under us, and then something executed.
+    // All descriptors up to 1023 are closed, including ours, and then a program is executed.
     testkit::require!(find("bash").is_some(), "no bash, which closes descriptors above 9");
     let close =
         "i=3; while [ $i -lt 1024 ]; do eval \"exec $i>&-\"; i=$((i+1)); done; /bin/true; exit 6";
@@ -166,7 +166,7 @@ fn limits_stop_a_program_and_leave_a_whole_trace() {
     assert_eq!((done.ended, done.totals.accesses), (Ended::Accesses, 100_000));
     let done = limited(Limits { accesses: Some(5000), skip: 70_000, ..Limits::default() });
     assert_eq!((done.totals.accesses, done.seen.skipped), (5000, 70_000));
-    // Beside a load it may take seconds until it runs.
+    // On a busy machine it may take seconds until the program runs.
     let has_run = [2, 8, 30, 90].into_iter().any(|seconds| {
         let time = Some(Duration::from_secs(seconds));
         let done = limited(Limits { time, ..Limits::default() });

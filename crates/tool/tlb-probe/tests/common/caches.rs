@@ -1,9 +1,9 @@
-//! Data caches for [`super::simulated::Simulated`]: set-associative, least recently used first out. Without them
-//! the estimator's claim that data caches cancel would not be tested.
+//! Data caches for [`super::simulated::Simulated`]: set-associative, LRU. Without them the tests could not show that
+//! the effects of data caches cancel out.
 
 use machine::Machine;
 
-/// All levels, as far as the lines of one chase use them: of millions of sets a chase meets thousands.
+/// All levels, with only the sets that the lines of one chase use: of millions of sets a chase uses thousands.
 pub struct Caches<'a> {
     lines: &'a [u64],
     levels: Vec<Level>,
@@ -13,17 +13,17 @@ pub struct Caches<'a> {
 struct Level {
     ways: usize,
     cycles: u64,
-    /// Where each line's set begins in `held`.
+    /// Where each line's set starts in `held`.
     set: Vec<usize>,
-    /// Set after set, each with the line used last first, and one more than its number; 0: none.
+    /// All sets in order, each with the most recently used line first, as the line's index plus one; 0: empty.
     held: Vec<u64>,
 }
 
 const LINE: u64 = 64;
 
 impl<'a> Caches<'a> {
-    /// Empty ones for these lines. A machine's file has no ways: the first level has as many as let its sets be
-    /// found by a base page's offset, 8 at least; the others 16.
+    /// Returns empty caches for these lines. A machine's file does not give ways. The first level gets as many (at
+    /// least 8) as make the set a function of the page offset; the others get 16.
     pub fn new(machine: &Machine, lines: &'a [u64]) -> Self {
         let level = |(index, cache): (usize, &machine::Cache)| {
             let ways = if index == 0 { (cache.bytes / 4096).max(8) } else { 16 } as usize;
@@ -39,7 +39,7 @@ impl<'a> Caches<'a> {
         Self { lines, levels, memory: machine.memory_cycles.into() }
     }
 
-    /// Cycles of a load of the line with this index; it is then in all levels.
+    /// Returns the cycles of a load of the line with this index, which is then in all levels.
     pub fn load(&mut self, index: usize) -> u64 {
         let line = self.lines[index];
         let mut cycles = None;

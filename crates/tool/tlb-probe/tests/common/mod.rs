@@ -1,4 +1,4 @@
-//! Simulated machines to calibrate.
+//! Simulated machines for calibration.
 
 mod caches;
 #[allow(dead_code, reason = "exact readings need no noise")]
@@ -8,7 +8,7 @@ use machine::Machine;
 use superpage_tlb_probe::{Calibration, Effort, Options, Probe, Processor, calibrate};
 use units::PageSize;
 
-/// Exact readings need no repetition; seven samples are the fewest of which a rank test says anything.
+/// Exact readings need no repetition; a rank test needs at least seven samples.
 #[allow(dead_code, reason = "with noise there is another")]
 pub const EXACT: Effort = Effort {
     step: 1.12,
@@ -20,7 +20,7 @@ pub const EXACT: Effort = Effort {
     most_pages: 10_000,
 };
 
-/// A preset with some of its text replaced.
+/// Returns a preset with some of its text replaced.
 pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
     let mut text = machine::preset_text(name).unwrap().to_string();
     for (from, to) in changes {
@@ -30,7 +30,7 @@ pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
     Machine::from_toml(&text, name).unwrap()
 }
 
-/// What is found of a probe with these page sizes.
+/// Calibrates a probe with these page sizes.
 #[allow(dead_code, reason = "with noise code is always looked at too")]
 pub fn found(probe: &mut dyn Probe, effort: Effort, pages: &[PageSize]) -> Calibration {
     with_code(probe, None, effort, pages)
@@ -48,8 +48,8 @@ pub fn with_code(
     calibrate(probe, code, &options, &mut |_| {}).unwrap()
 }
 
-/// The same TLBs over a page table that is a tree. How dear a walk of a hashed one is depends on how many pages are walked to, and
-/// a linear one takes entries of the second level: both hide its shape.
+/// Returns the same TLBs with a radix page table. Other tables would hide the TLB's shape: a walk of a hashed table
+/// costs more the more pages are used, and a linear table takes entries of the second level.
 pub fn on_a_tree(machine: Machine) -> Machine {
     Machine { organisation: machine::Organisation::Radix, ..machine }
 }

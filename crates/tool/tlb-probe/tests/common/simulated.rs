@@ -1,5 +1,5 @@
-//! `Simulated`: a machine of known geometry behind the calibrator's interface. The tests' ground truth,
-//! and a way to see what a machine's file would look like from inside.
+//! `Simulated`: a machine of known geometry that implements the calibrator's interface. The tests compare the
+//! calibration with this geometry.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,38 +19,39 @@ const SPAN: u64 = 1 << 31;
 const ENTRY: u64 = 8;
 const LINE: u64 = 64;
 
-/// A simulated machine. Clones share what was computed of noisy chases.
+/// A simulated machine. Clones share the computed results of chases.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     machine: Machine,
-    /// The only page size on offer; `None`: all that the machine has.
+    /// The only page size that the machine offers; `None`: all sizes.
     only: Option<PageSize>,
     noise: Option<(Noise, Disturbances)>,
     known: Arc<Mutex<Known>>,
 }
 
-/// Cycles by page size, neighbour and places.
+/// Cycles by page size, presence of a neighbour, and places.
 type Known = HashMap<(PageSize, bool, u64), f64>;
 
-/// What goes on beside the chases. Shares are of 1, chances of one reading.
+/// Disturbances of the chases. Shares are between 0 and 1; chances are per reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Every reading is up to this share too high.
     pub jitter: f64,
-    /// The clock wanders between chases, and is misread, by up to this share either way.
+    /// The clock drifts between chases, and is misread, by up to this share either way.
     pub drift: f64,
-    /// The chance that a burst begins, in which all readings are up to half as high again.
+    /// The chance that a burst begins, in which all readings are up to 50 % higher.
     pub burst: f64,
-    /// The chance that a time slice is lost in a reading, which is then 2 to 10 times as high.
+    /// The chance that a reading loses a time slice and becomes 2 to 10 times as high.
     pub slice: f64,
     /// The share of time in which another thread of the core uses the TLB.
     pub neighbour: f64,
-    /// The share of a second data cache's hit that unlucky frames add to a footprint, until other memory is got.
+    /// Share of the cost of a hit in the second data cache that badly placed frames add to a footprint, until memory is
+    /// allocated anew.
     pub frames: f64,
 }
 
 impl Noise {
-    /// A computer of one's own.
+    /// A machine without other users.
     pub const QUIET: Self = Self {
         jitter: 0.003,
         drift: 0.001,
@@ -59,7 +60,7 @@ impl Noise {
         neighbour: 0.0,
         frames: 0.01,
     };
-    /// Others use the machine.
+    /// A machine with other users.
     pub const BUSY: Self = Self {
         jitter: 0.005,
         drift: 0.002,
@@ -74,23 +75,23 @@ impl Noise {
 #[derive(Debug, Clone)]
 struct Disturbances {
     rng: SplitMix64,
-    /// Readings that a burst, and a phase with or without a neighbour, still last.
+    /// Number of readings for which a burst, and a phase with or without a neighbour, still last.
     burst: u64,
     phase: u64,
     neighbour: bool,
     /// The clock's error, as a share.
     clock: f64,
-    /// Which frames there are.
+    /// Number of the current set of frames.
     epoch: u64,
 }
 
 impl Disturbances {
-    /// A number from 0 to 1.
+    /// Draws a number between 0 and 1.
     fn unit(&mut self) -> f64 {
         self.rng.draw() as f64 / u64::MAX as f64
     }
 
-    /// Goes on to the next reading: whether a neighbour is there.
+    /// Advances to the next reading; returns whether a neighbour is active.
     fn next(&mut self, noise: &Noise) -> bool {
         self.burst = self.burst.saturating_sub(1);
         if self.unit() < noise.burst {
@@ -106,7 +107,8 @@ impl Disturbances {
         self.neighbour
     }
 
-    /// An exact reading of so many places as it is seen. `second` is what a hit of the second data cache costs.
+    /// Returns an exact reading of `places` places as it would be observed. `second` is the cost of a hit in the second
+    /// data cache.
     fn disturb(&mut self, noise: &Noise, exact: f64, places: usize, second: f64) -> f64 {
         let frames = mix(self.epoch << 32 | places as u64) as f64 / u64::MAX as f64;
         let cold = if places > 512 { noise.frames * second * frames } else { 0.0 };
@@ -116,7 +118,7 @@ impl Disturbances {
     }
 }
 
-/// What the translations of a chase came to, by the simulator's own books.
+/// The translations of a chase, by the simulator's own counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Truth {
     /// The share of accesses that the second level answered.
@@ -128,19 +130,19 @@ pub struct Truth {
 }
 
 impl Simulated {
-    /// This machine, quiet.
+    /// Returns this machine without disturbances.
     pub fn new(machine: Machine) -> Self {
         Self { machine, only: None, noise: None, known: Arc::default() }
     }
 
-    /// The same machine that offers pages of this size alone.
+    /// The same machine, offering pages of this size only.
     #[must_use]
     pub fn only(self, page: PageSize) -> Self {
         Self { only: Some(page), ..self }
     }
 
-    /// The same machine with this noise, drawn from `seed`. An order of its own for every chase would only add to
-    /// the noise and costs much time, so each set of places is chased in one.
+    /// The same machine with this noise, drawn from `seed`. All chases of a set of places use the same order, because
+    /// other orders would only add noise and take much time.
     #[must_use]
     pub fn with_noise(&self, noise: Noise, seed: u64) -> Self {
         let rng = SplitMix64::new(seed);
@@ -149,7 +151,7 @@ impl Simulated {
         Self { noise: Some((noise, none)), ..self.clone() }
     }
 
-    /// A chase's cycles, without noise.
+    /// Returns a chase's cycles, without noise.
     fn exact(
         &self,
         page: PageSize,
@@ -161,13 +163,13 @@ impl Simulated {
         Ok(data_cycles(&self.machine, page, places, seed) + truth.cycles)
     }
 
-    /// The size of page that has so many bytes.
+    /// Returns the page size with this many bytes.
     fn size(&self, page: PageSize) -> Result<Size, ProbeError> {
         let bytes = |size: &Size| self.machine.base_page.bytes() << size.shift() == page.bytes();
         Size::ALL.into_iter().find(bytes).ok_or(ProbeError::NotOffered(page))
     }
 
-    /// What the translations of this chase come to.
+    /// Returns the translations of this chase.
     pub fn truth(&self, page: PageSize, places: &[Place], seed: u64) -> Result<Truth, ProbeError> {
         self.follow(page, places, seed, false)
     }
@@ -193,7 +195,7 @@ impl Simulated {
         Ok(Truth { second: hits / n, walks: tally.all_walks() as f64 / n, cycles: cycles / n })
     }
 
-    /// The base pages of the places.
+    /// Returns the base pages of the places.
     fn numbers(&self, size: Size, places: &[Place]) -> Vec<u32> {
         let lines = self.machine.base_page.bytes() / LINE;
         let number = |place: &Place| {
@@ -257,8 +259,8 @@ impl Probe for Simulated {
     }
 }
 
-/// Laps before the one that is measured: what was used least recently goes by the lap before, a tree of
-/// bits takes a few to settle.
+/// Returns the number of laps before the measured one: LRU depends on the previous lap, and tree-PLRU takes a few laps
+/// to settle.
 fn warm_laps(machine: &Machine) -> usize {
     let mut levels = machine.l1.iter().chain(&machine.l2);
     if levels.all(|tlb| tlb.replacement == Replacement::Lru) { 1 } else { 3 }
@@ -270,11 +272,11 @@ struct Run<'a> {
     order: &'a [u32],
     size: Size,
     warm: usize,
-    /// Whether another thread takes entries.
+    /// Whether another thread uses the TLB.
     neighbour: bool,
 }
 
-/// Of so many look-ups a neighbour makes one, and of so many pages.
+/// The neighbour makes one of this many look-ups, over this many pages.
 const NEIGHBOUR_EVERY: usize = 6;
 const NEIGHBOUR_PAGES: usize = 200;
 
@@ -298,7 +300,7 @@ impl Visitor for Run<'_> {
     }
 }
 
-/// The indices in the order in which one random cycle meets them.
+/// Returns the indices in the order of one random cycle.
 fn order(count: usize, seed: u64) -> Vec<u32> {
     let mut next: Vec<u32> = (0..count as u32).collect();
     for (i, j) in swaps(count as u64, seed) {
@@ -312,7 +314,7 @@ fn order(count: usize, seed: u64) -> Vec<u32> {
     (0..count).map(step).collect()
 }
 
-/// Lines of page-table entries that these pages' leaves and the levels above use.
+/// Returns the lines of page-table entries that these pages' leaves and the upper levels use.
 fn footprint(size: Size, numbers: &[u32]) -> Footprint {
     // One entry for 2^shift base pages; eight entries in a line.
     let lines = |shift: u32| {
@@ -331,7 +333,7 @@ fn footprint(size: Size, numbers: &[u32]) -> Footprint {
     }
 }
 
-/// Mean cycles of the loads themselves. Each page has a frame of its own somewhere.
+/// Returns the mean cycles of the loads themselves. Each page has a random frame.
 fn data_cycles(machine: &Machine, page: PageSize, places: &[Place], seed: u64) -> f64 {
     let lines = page.bytes() / LINE;
     let address = |place: &Place| mix(place.page + 1) % (1 << 24) * lines + place.line;

@@ -1,4 +1,4 @@
-//! Whether superpages reach the TLB of a virtual machine.
+//! Whether superpages of a virtual machine have TLB entries of their own size.
 
 use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found};
@@ -37,7 +37,7 @@ fn a_host_with_base_pages_fractures_them() {
 
 #[test]
 fn where_a_miss_of_the_first_level_costs_nothing_nothing_can_be_told() {
-    // Then the first level that is found is the second, which a superpage's base pages do not overflow.
+    // Here the calibration finds only the second level, which a superpage's base pages do not overflow.
     let free = altered(
         "cascade-lake",
         &[("cycles = 9   # (assumed) 7 to 9 beyond a hit of the first level", "cycles = 0")],

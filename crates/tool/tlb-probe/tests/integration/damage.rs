@@ -1,4 +1,4 @@
-//! Damaged calibrations are refused: no figure is what it cannot be.
+//! Damaged calibrations are refused: every figure is checked for impossible values.
 
 use serde_json::{Value, json};
 use superpage_tlb_probe::Calibration;
@@ -41,7 +41,7 @@ fn read(text: &str) -> Result<(), String> {
     report::document::read::<Calibration>(text).map(|_| ())
 }
 
-/// A calibration with the fields that calibrations have at times.
+/// Returns a calibration with all optional fields.
 fn whole() -> Value {
     let mut document: Value = serde_json::from_str(TLB).unwrap();
     document["backing"] = json!({

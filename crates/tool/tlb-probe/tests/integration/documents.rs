@@ -1,4 +1,4 @@
-//! What a calibration is turned into: JSON, a machine's file, variables, a picture.
+//! Outputs of a calibration: JSON, a machine file, variables, a picture.
 
 use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found};
@@ -11,13 +11,13 @@ use units::PageSize;
 
 const LARGE: u64 = 2 << 20;
 
-/// A guest on a host of base pages, a Zen 2, found once for all tests.
+/// Returns the calibration of a Zen 2 guest on a host with base pages, made once for all tests.
 fn zen2() -> Calibration {
     static FOUND: std::sync::LazyLock<Calibration> = std::sync::LazyLock::new(|| guest("zen2"));
     FOUND.clone()
 }
 
-/// A guest on a host of base pages, of this preset.
+/// Returns the calibration of a guest of this preset, on a host with base pages.
 fn guest(name: &str) -> Calibration {
     let nested = "[nested]\nhost-page = \"base\"\nlevels = 4\n\n[walk]\n";
     let machine = altered(name, &[("[walk]\n", nested)]);
@@ -47,7 +47,7 @@ fn a_machine_that_was_measured_is_written_as_it_is() {
 #[test]
 fn a_guest_without_superpage_reach_is_written_so() {
     let mut calibration = guest("zen4");
-    // As measured on a Zen 4 guest: a hash spreads the pages unevenly over the sets.
+    // As measured on a Zen 4 guest: a hash function distributes the pages unevenly over the sets.
     let second = &mut calibration.sizes[0].levels[1];
     (second.entries, second.ways) = (Some(2226), None);
     let text = calibration.to_machine();
@@ -72,7 +72,7 @@ fn what_is_not_known_is_assumed_and_said() {
     let preset = machine::preset("zen1").unwrap();
     assert_eq!(read.l1, preset.l1);
     assert!(!text.contains("entries = 64   # (measured)"), "{text}");
-    // Nothing about the host was found; a guest's superpages are assumed to reach.
+    // Nothing is known about the host, so the file assumes that superpages of the guest have their own TLB entries.
     assert_eq!(read.nested.map(|nested| nested.host_page), Some(Size::Large));
 }
 
@@ -92,19 +92,19 @@ fn accesses_that_were_measured_replace_what_is_assumed() {
     assert_eq!(machine.memory_cycles, (80.0 * mhz / 1000.0).round() as u16);
     let found = machine.independent.unwrap();
     assert!((found.cycles - 16.0 * mhz / 1000.0).abs() < 0.06, "{}", found.cycles);
-    // Of this model's walk: 8 ns, of some cycles.
+    // The walk of this model takes 8 ns.
     let of = text_of_walk(&calibration);
     assert!((found.walk - 8.0 * mhz / 1000.0 / of).abs() < 0.01, "{} of {of}", found.walk);
     assert!((20.0..500.0).contains(&of), "{of}");
     let text = serde_json::to_string(&calibration).unwrap();
     assert_eq!(serde_json::from_str::<Calibration>(&text).unwrap(), calibration);
-    // Where superpages did not show, no walk is waited for.
+    // If superpages made no difference, accesses do not wait for walks.
     let independent = on(15.9, 16.0);
     calibration.accesses = Some(Accesses { bytes: 1 << 30, dependent, independent });
     assert_eq!(read(&calibration).independent.unwrap().walk, 0.0);
 }
 
-/// The cycles of a walk that the file names.
+/// Returns the cycles of a walk in the machine file.
 fn text_of_walk(calibration: &Calibration) -> f64 {
     let text = calibration.to_machine();
     let rest = text.split("as a part of the ").nth(1).expect(&text);
@@ -132,7 +132,7 @@ fn a_confidence_that_is_null_or_missing_is_unknown() {
     assert_eq!(serde_json::from_value::<Calibration>(value.clone()).unwrap(), calibration);
     let size = value["sizes"][0].as_object_mut().unwrap();
     assert!(size.remove("confidence").is_some());
-    // Nor was anything known of instructions.
+    // An older document has no field about instructions.
     assert!(value.as_object_mut().unwrap().remove("instructions").is_some());
     let old: Calibration = serde_json::from_value(value).unwrap();
     assert_eq!(old, calibration);
@@ -159,7 +159,7 @@ fn scripts_read_what_was_measured_and_nothing_else() {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
     assert!(text.starts_with("TLB_MISS_COST="), "{text}");
-    // By hand, at 2,250 MHz.
+    // Computed by hand, at 2,250 MHz.
     let miss = calibration.sizes[0].miss.as_ref().unwrap().cycles;
     let ns = format!("TLB_MISS_COST_NS={:.2}", miss / 2.25);
     let misses = format!("MISSES_COST_ONE_SECOND={:.0}", 2.25e9 / miss);
@@ -194,7 +194,7 @@ fn what_cpuid_contradicts_is_a_warning() {
     assert_eq!(warnings(64, 1536), [""; 0]);
     let [warning] = &warnings(64, 2048)[..] else { panic!("one level is smaller") };
     assert!(warning.contains("level 2 keeps 1536") && warning.contains("names 2048"), "{warning}");
-    // AMD's count in units of 32, and the bit that says so hidden; not a maker's that has no such units.
+    // AMD counts in units of 32, but the bit that says so is hidden. Other vendors have no such units.
     for (vendor, is_explained) in [("AuthenticAMD", true), ("GenuineIntel", false)] {
         let [warning] = &warnings_of(vendor, 64, 48)[..] else { panic!("one level is larger") };
         assert_eq!(warning.contains("names 48, which are 1536 if"), is_explained, "{warning}");
@@ -227,6 +227,6 @@ fn the_picture_shows_both_sizes_and_is_well_formed() {
     assert_eq!(svg.matches("class=\"line spread\"").count(), 2);
     assert!(svg.contains("level 2: 2048 entries"));
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-    // The model's name is anybody's text.
+    // The name of the processor is untrusted text.
     assert!(svg.contains("A &quot;model&quot;"), "{}", &svg[..2000]);
 }

@@ -1,4 +1,4 @@
-//! What is found of a machine, from simulated ones.
+//! Calibrations of simulated machines.
 
 #[path = "../common/mod.rs"]
 mod common;

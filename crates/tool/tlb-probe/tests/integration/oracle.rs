@@ -1,5 +1,5 @@
-//! The oracle: machines of known geometry, found out by measurement alone. Entries and ways exact, costs
-//! within 6 per cent of what the simulator charged.
+//! Machines of known geometry are calibrated by measurement alone. Entries and ways must be exact, and costs within 6
+//! per cent of the simulator's.
 
 use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found, on_a_tree, with_code};
@@ -7,12 +7,12 @@ use machine::{Machine, Size};
 use superpage_tlb_probe::{Shape, SizeReport};
 use units::PageSize;
 
-/// Entries and ways, level by level.
+/// Returns entries and ways, level by level.
 fn shape(size: &SizeReport) -> Vec<(Option<u64>, Option<u64>)> {
     size.levels.iter().map(|level| (level.entries, level.ways)).collect()
 }
 
-/// Calibrates `machine` and compares with what it is, for base pages and for superpages.
+/// Calibrates `machine`, and compares the result with its geometry, for base pages and for superpages.
 fn finds_out(machine: Machine) {
     let name = machine.name.clone();
     let base = machine.base_page;
@@ -80,7 +80,7 @@ geometries! {
     );
 }
 
-/// Another machine's first level stands for that of instructions.
+/// The first level of another machine serves as the instruction TLB.
 #[test]
 fn what_the_first_level_keeps_of_code_is_found() {
     for name in ["cascade-lake", "zen1", "neoverse-n1"] {
@@ -110,7 +110,7 @@ fn walk_caches_are_found() {
             let entries = step.entries.unwrap();
             let apart = entries.abs_diff(truth);
             assert!(4 * apart <= truth.max(4), "{name}: {} reads, {entries}", step.reads);
-            // The upper entries lie in the first data cache, nearly all of them: 4 cycles.
+            // Nearly all upper entries are in the first data cache: 4 cycles.
             let cycles = step.cycles.unwrap();
             assert!((3.5..5.5).contains(&cycles), "{name}: {} reads, {cycles}", step.reads);
         }

@@ -12,7 +12,7 @@ use super::reading::{FromError, Reading};
 use crate::Given;
 
 const SYMBOLS: &str = "a table of `opreport -l`: samples, %, image name, symbol name";
-const ONE_EVENT: &str = "the report of one event: opreport -l event:NAME, and one after another";
+const ONE_EVENT: &str = "reports of one event each, one after another: opreport -l event:NAME";
 const EVENT: &str =
     "an event of misses of the data or instruction TLB, or of cycles, that was not read yet";
 

@@ -1,3 +1,3 @@
-//! What the tests of the readers share.
+//! Shared helpers of the readers' tests.
 
 pub mod perf_data;

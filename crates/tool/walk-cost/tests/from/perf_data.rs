@@ -1,24 +1,24 @@
-//! A `perf.data` written by hand, after tools/perf/Documentation/perf.data-file-format.txt and
-//! perf_event_open(2): the twin of the reader under test.
+//! A hand-written writer of `perf.data`, by tools/perf/Documentation/perf.data-file-format.txt and perf_event_open(2):
+//! the counterpart of the reader under test.
 
-/// Which form it has, and which optional fields the samples have.
+/// The format of the file, and optional fields of the samples.
 #[derive(Clone, Copy)]
 pub struct Layout {
-    /// PERF_SAMPLE_IDENTIFIER, else PERF_SAMPLE_ID.
+    /// Whether samples have PERF_SAMPLE_IDENTIFIER instead of PERF_SAMPLE_ID.
     pub identifier: bool,
-    /// PERF_SAMPLE_CPU.
+    /// Whether samples have PERF_SAMPLE_CPU.
     pub cpu: bool,
-    /// The feature that names the events.
+    /// Whether the file has the feature with the events' names.
     pub names: bool,
-    /// The byte order.
+    /// Whether the byte order is big-endian.
     pub big_endian: bool,
-    /// What perf writes into a pipe: descriptions and features are records.
+    /// Whether the file has the form that perf writes to a pipe: descriptions and features are records.
     pub piped: bool,
-    /// The type of the records that hold the other ones compressed.
+    /// Type of the records that contain other records compressed; `None`: no compression.
     pub packed: Option<u32>,
 }
 
-/// A file in the making.
+/// A file under construction.
 pub struct File {
     layout: Layout,
     names: Vec<&'static str>,
@@ -200,7 +200,7 @@ impl File {
         [magic.to_vec(), form].concat()
     }
 
-    /// What follows the magic number in a pipe.
+    /// The content of a piped file after the magic number.
     fn stream(&self, records: Vec<u8>) -> Vec<u8> {
         let of = self.layout;
         let mut out = of.word(16);
@@ -215,7 +215,7 @@ impl File {
         out
     }
 
-    /// What follows the magic number in a file: header, ids, descriptions, records, features.
+    /// The content of a file after the magic number: header, ids, descriptions, records, features.
     fn file(&self, records: Vec<u8>) -> Vec<u8> {
         let of = self.layout;
         let count = self.names.len() as u64;

@@ -112,7 +112,7 @@ pub struct Peak {
     pub simulated: u32,
 }
 
-/// Returns a machine's published rows, samples joined. Empty if none were published.
+/// Returns a machine's published rows; repeated samples of a row are joined into one. Empty if none were published.
 pub fn published(machine: &str) -> Vec<Published> {
     let mut all: Vec<(Published, Vec<f64>, Vec<f64>)> = Vec::new();
     let of = |text: &'static str, is_check: bool| {

@@ -1,4 +1,4 @@
-//! Streams made of hand, and what a design makes of them.
+//! Hand-written streams, and the report of a design on them.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use superpage_lab::{Experiment, Report, run_stream};
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Source};
 use units::ByteSize;
 
-/// A program written down: events and accesses.
+/// A hand-written program: events and accesses.
 #[derive(Default)]
 pub struct Script {
     block: Block,
@@ -15,13 +15,13 @@ pub struct Script {
 }
 
 impl Script {
-    /// A process with nothing mapped. The engine runs it behind the fragmenter.
+    /// Creates a process without mappings. The engine runs the process after the fragmenter.
     pub fn new(first_region: u32, first_process: u32) -> Self {
         let mut script = Self { block: Block::default(), first_region };
         script.block.event(Event::Spawn(Process(first_process)));
         script
     }
-    /// `count` pages from `first` of the script's own numbering.
+    /// Returns `count` pages from `first`, in the script's own numbering.
     pub fn pages(&self, first: u32, count: u32) -> Pages {
         Pages { first: Page(first + (self.first_region << 9)), count }
     }
@@ -72,7 +72,7 @@ pub fn experiment(memory: ByteSize, fragmentation: &str) -> Experiment {
     }
 }
 
-/// What `design` makes of a script on 1 GiB, or so much.
+/// Returns the report of `design` on a script, on this much memory.
 pub fn report(design: &str, memory: ByteSize, write: impl Fn(&mut Script)) -> Report {
     let design = design::designs::find(design).unwrap();
     let reports = run_stream(&experiment(memory, "none"), &[design], 0, |region, process| {
@@ -83,7 +83,7 @@ pub fn report(design: &str, memory: ByteSize, write: impl Fn(&mut Script)) -> Re
     reports.unwrap().remove(0)
 }
 
-/// A heap that grows by 32 pages at a time and is written as it grows, up to `pages`.
+/// Maps a heap that grows by 32 pages at a time and is written as it grows, up to `pages`.
 pub fn grow_heap(script: &mut Script, first: u32, pages: u32) {
     script.map(first, 32, Backing::Heap).write(first..first + 32);
     for at in (first + 32..first + pages).step_by(32) {

@@ -1,4 +1,4 @@
-//! What the kernel's document tells, step by step.
+//! Examples of the kernel's document, step by step.
 
 use superpage_mm_sim::hugetlb::{Counts, Fault, HugetlbPool, Kind, Place, Request, Why};
 
@@ -52,13 +52,13 @@ fn an_owner_that_cannot_copy_robs_its_children() {
     }
     let child = pool.fork(parent);
     let page = pool.page(parent, 0).unwrap();
-    // The child owns no reservation: its write cannot be served.
+    // The child owns no reservation, so its write cannot be served.
     let fault = pool.fault(child, 1, true, Place::ANY, &mut memory);
     assert_eq!(fault, Fault::Killed(Why::PoolEmpty));
     let fault = pool.fault(parent, 0, true, Place::ANY, &mut memory);
     assert_eq!(fault, Fault::Robbed { frame: page, children: vec![child] });
     assert_eq!(pool.fault(child, 0, false, Place::ANY, &mut memory), Fault::Killed(Why::Robbed));
-    // What it still has it may read.
+    // The child may read the pages that it still maps.
     assert!(matches!(pool.fault(child, 1, false, Place::ANY, &mut memory), Fault::Present(_)));
     pool.unmap_all(child, &mut memory);
     pool.unmap_all(parent, &mut memory);

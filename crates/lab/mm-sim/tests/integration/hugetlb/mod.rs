@@ -1,4 +1,4 @@
-//! The pool against its definition; nodes; file regions.
+//! The pool against its reference model; nodes; file regions.
 
 mod examples;
 mod naive;
@@ -13,13 +13,13 @@ use superpage_mm_sim::memory::Frame;
 
 use naive::{Naive, OneObject, Said};
 
-/// Memory of one or more nodes that knows what it gave.
+/// Memory of one or more nodes that records which blocks it gave out.
 pub struct Blocks {
     left: Vec<Vec<u32>>,
 }
 
 impl Blocks {
-    /// So many blocks on each node.
+    /// Creates this many blocks on each node.
     pub fn new(nodes: u8, blocks: u32) -> Self {
         let left = (0..u32::from(nodes)).map(|node| (node * 1000..node * 1000 + blocks).collect());
         Self { left: left.collect() }
@@ -42,7 +42,7 @@ impl Frames for Blocks {
     }
 }
 
-/// Numbers are taken modulo what there is.
+/// Numbers are taken modulo the number of mappings, objects and so on that exist.
 #[derive(Debug, Clone)]
 enum Do {
     Private { pages: u32, reserve: bool },
@@ -221,7 +221,7 @@ proptest! {
             prop_assert_eq!(both.memory.count(), both.naive.memory);
             both.pool.verify().map_err(TestCaseError::fail)?;
         }
-        // Nothing stays behind.
+        // At the end all pages are returned.
         both.perform(&Do::Resize(0))?;
         while let Some(id) = both.mapping(0) {
             both.pool.unmap_all(id, &mut both.memory);
@@ -234,8 +234,8 @@ proptest! {
         prop_assert_eq!(both.memory.count(), u64::from(blocks));
     }
 
-    /// On several nodes, promises hold as long as no policy forbids nodes; where one does, the
-    /// kernel's best-effort check and the fault may disagree, but the counters never do.
+    /// On several nodes, reservations hold unless a memory policy forbids nodes. If one does, the kernel's best-effort
+    /// check and the fault may disagree, but the counters never do.
     #[test]
     fn promises_hold_on_nodes_unless_policy_breaks_them(
         what in prop::collection::vec((0..8u8, any::<usize>(), 0..8u32, 0..3u8, 1..8u64), 1..120),

@@ -1,4 +1,4 @@
-//! The pool by definition: sets of indexes, and the counters counted from them each time.
+//! Reference model of the pool: sets of indexes; the counters are recounted from the sets each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use superpage_mm_sim::hugetlb::{Counts, Fault, Kind, MappingId, ObjectId, Reques
 
 #[derive(Debug, Clone, Default)]
 pub struct OneMapping {
-    /// The object and the first index there; `None`: private.
+    /// The object, and the mapping's first index in it; `None` for a private mapping.
     pub shared: Option<(ObjectId, u32)>,
     pub mapped: BTreeSet<u32>,
-    /// Of a reservation's owner: the indexes that used it.
+    /// Of the owner of a reservation: the indexes for which a reserved page was used.
     pub used: Option<BTreeSet<u32>>,
-    /// The pages by index, each with a name of its own.
+    /// The pages by index. Each page has a unique name.
     pub pages: BTreeMap<u32, u32>,
-    /// The indexes where a missing page kills.
+    /// The indexes at which a missing page kills the process.
     pub robbed: BTreeSet<u32>,
     pub length: u32,
 }
@@ -33,7 +33,7 @@ pub struct Naive {
     pub total: u64,
     pub surplus: u64,
     pub overcommit: u64,
-    /// Blocks that memory has left.
+    /// Number of blocks that memory has left.
     pub memory: u64,
     pub names: u32,
 }
@@ -61,7 +61,7 @@ impl Naive {
         Counts { total, free, reserved: self.reserved(), surplus: self.surplus }
     }
 
-    /// `pages` more will be promised.
+    /// Reserves `pages` more.
     fn promise(&mut self, pages: u64) -> Result<(), u64> {
         let short = (self.reserved() + pages).saturating_sub(self.free());
         let room = self.overcommit.saturating_sub(self.surplus).min(self.memory);
@@ -84,7 +84,7 @@ impl Naive {
         self.memory += 1;
     }
 
-    /// After `pages` ceased to be used, and then `promises` to be promised.
+    /// Updates the pool after `pages` were freed, and then `promises` reservations ended.
     fn settle(&mut self, pages: u64, promises: u64) {
         for _ in 0..pages {
             if self.surplus > 0 {
@@ -138,7 +138,7 @@ impl Naive {
         Ok(())
     }
 
-    /// Whether a fault at the index may count on a promise.
+    /// Returns whether a fault at the index may use a reserved page.
     pub fn is_promised(&self, id: MappingId, index: u32) -> bool {
         let mapping = &self.mappings[&id];
         match mapping.shared {
@@ -151,7 +151,7 @@ impl Naive {
         }
     }
 
-    /// Whether a page can be had; if so it is as good as used.
+    /// Returns whether a page is available; if so, the page counts as used.
     fn can_take(&mut self, reserved: bool) -> bool {
         if reserved || self.free() > self.reserved() {
             return true;
@@ -236,7 +236,7 @@ impl Naive {
         } else if let Some(used) = mapping.used.as_mut().filter(|_| promised) {
             used.remove(&index);
         }
-        // Back to memory, unless a promise needs it.
+        // The page returns to memory, unless it is needed for a reservation.
         if self.surplus > 0 && self.free() > self.reserved() {
             self.less_surplus();
         }
@@ -315,7 +315,7 @@ impl Naive {
             self.total += 1;
             self.memory -= 1;
         }
-        // What is used or promised stays, as surplus.
+        // Pages in use or reserved stay, as surplus.
         while self.total - self.surplus > pages {
             let kept = self.total - self.free() + self.reserved();
             if self.total - self.surplus > kept && self.free() > 0 {
@@ -329,7 +329,7 @@ impl Naive {
     }
 }
 
-/// A fault's outcome without frames.
+/// Outcome of a fault, without frames.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Fresh(bool),

@@ -1,4 +1,4 @@
-//! Mechanisms of the systems that reserve, step by step.
+//! Mechanisms of the systems with reservations, step by step.
 
 use superpage_mm_sim::memory::Frame;
 use superpage_mm_sim::reservation::{
@@ -49,8 +49,8 @@ fn one_moves_to_the_tail_once_a_tick() {
     assert_eq!(table.break_oldest(0).unwrap().key.page, 1 << 9);
 }
 
-/// Frag-100 under Quicksilver (docs/sources/policies.md 3.5): 14,848 idle reservations with 16 pages each cost
-/// 237,568 page moves, which one pass with a budget of 262,144 does; of 16,384 it does all too.
+/// Frag-100 under Quicksilver (docs/sources/policies.md 3.5): breaking 14,848 idle reservations with 16 pages each
+/// moves 237,568 pages, which one pass with a budget of 262,144 can do. One pass can also break 16,384.
 #[test]
 fn one_pass_evicts_16384_reservations_of_16_pages() {
     for reservations in [14_848, 16_384] {
@@ -91,16 +91,16 @@ fn a_displaced_one_is_migrated_whatever_its_age() {
 
 #[test]
 fn preemption_takes_the_smallest_sufficient_list_oldest_first() {
-    // 64 KB, 512 KB and 2 MB over 4 KB pages.
+    // Sizes of 64 KB, 512 KB and 2 MB over 4 KB pages.
     let mut table = table(1, vec![4, 7, 9]);
     let [fragmented, first, second] = [0, 1, 2].map(|number| superpage(&mut table, number, 0));
-    // Every 64 KB extent but one has a page: it can yield 64 KB, no more.
+    // Every 64 KB extent but one has a page, so this reservation can yield 64 KB and no more.
     for slot in (0..496).step_by(16) {
         table.populate(fragmented, slot, 0);
     }
     table.populate(first, 0, 1);
     table.populate(second, 0, 2);
-    // Its time is that of its last allocation, so `second` is older now.
+    // The time of a reservation is that of its last allocation, so `second` is older now.
     table.populate(first, 1, 3);
 
     let preempted = table.preempt(7).unwrap();
@@ -109,15 +109,16 @@ fn preemption_takes_the_smallest_sufficient_list_oldest_first() {
     let rest = table.find(1024).unwrap();
     assert_eq!((table.key(rest).order, table.popcnt(rest)), (7, 1));
 
-    // 64 KB: the list of 64 KB has `fragmented` (oldest) and the rest of `second`. Its last quarter is
-    // split down to the clear extent.
+    // For 64 KB, the list of 64 KB has `fragmented` (oldest) and the rest of `second`. The last quarter of `fragmented`
+    // is split down to the free extent.
     let preempted = table.preempt(4).unwrap();
     assert_eq!((preempted.broken, preempted.free_runs), (2, vec![(Frame(496), 16)]));
     assert!(table.find(496).is_none() && table.find(480).is_some());
     table.verify().unwrap();
 }
 
-/// 16M in eight maps: each page is of the one reservation, which is full with the last of them and gone with the last.
+/// A reservation of 16M has eight population maps. It is full when all its pages are populated, and gone when the last
+/// page is freed.
 #[test]
 fn a_larger_one_is_full_when_all_of_its_parts_are() {
     let mut table = table(1, Vec::new());

@@ -1,4 +1,4 @@
-//! The reservation table against its naive twin.
+//! The reservation table against a slow reference model.
 
 mod mechanisms;
 mod twin;
@@ -12,7 +12,7 @@ use twin::Twin;
 const REGIONS: u32 = 6;
 const TICK: u64 = 10;
 
-/// What is done; numbers are taken modulo what there is.
+/// A step. Numbers are taken modulo the number of reservations, pages and so on that exist.
 #[derive(Debug, Clone)]
 enum Do {
     Create { page: u32, frame: u32, order: u8, queue: u8 },
@@ -64,7 +64,8 @@ struct Both {
 }
 
 impl Both {
-    /// The longest run of pages from `slot` on that are all populated, or all not, up to `pages`, in one superpage's worth.
+    /// Returns the longest run of pages from `slot` on that are all populated (or all not), up to `pages`, within one
+    /// superpage.
     fn run(&self, which: usize, slot: u32, pages: u32, populated: bool) -> Option<(u32, u32)> {
         let one = &self.twin.all[which];
         let slots = 0..one.capacity();
@@ -82,7 +83,7 @@ impl Both {
         };
         match *what {
             Do::Create { page, frame, order, queue } => {
-                // Those that are preempted are of a superpage at most.
+                // Reservations that may be preempted are at most as large as a superpage.
                 let order = if self.preempts { order.min(9) } else { order };
                 let key = Key { page: page >> order << order, order };
                 let base = frame >> order << order;
@@ -178,7 +179,7 @@ impl Both {
         Ok(())
     }
 
-    /// The daemons' views: the inactive ones from the head, the candidates from the tail.
+    /// The daemons' order: inactive reservations from the head, candidates from the tail.
     fn daemons(&self, after: u64, at_least: u16, queue: u8) -> Result<(), TestCaseError> {
         let now = self.now;
         let mut inactive = Vec::new();
@@ -205,7 +206,7 @@ impl Both {
         Ok(())
     }
 
-    /// Everything that can be asked is answered alike.
+    /// Checks that the table and the model give the same answer to every query.
     fn compare(&self) -> Result<(), TestCaseError> {
         self.table.verify().map_err(TestCaseError::fail)?;
         prop_assert_eq!(self.table.len() as usize, self.twin.all.len());

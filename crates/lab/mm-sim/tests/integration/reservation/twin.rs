@@ -1,4 +1,4 @@
-//! The slow, obvious reservation table: a list of structs, sets of pages, linear search.
+//! The slow reference model of the reservation table: a list of structs, sets of pages, linear search.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use superpage_mm_sim::reservation::{
 
 #[derive(Debug, Clone)]
 pub struct One {
-    /// What the table calls it. Unknown for those that preempting makes, until they are asked for.
+    /// The table's id. Unknown for reservations that preemption creates, until the table is asked for them.
     pub id: Option<ReservationId>,
     pub key: Key,
     pub base: u32,
     pub queue: u8,
     pub pages: BTreeSet<u32>,
     pub changed: u64,
-    /// Its turn on the queue, and the tick in which it got it.
+    /// Position in the queue, and the tick in which the reservation got it.
     pub turn: Option<u64>,
     pub stamp: u64,
     pub bad: bool,
@@ -42,7 +42,7 @@ impl One {
         let queued = self.turn.is_some();
         [queued, self.transferred, self.needs_migration, self.bad, self.displaced]
     }
-    /// Maximal runs of clear pages as frames, of a superpage's worth each.
+    /// Returns the maximal runs of free pages as frames, each within one superpage.
     pub fn free_runs(&self) -> Vec<(Frame, u16)> {
         let mut runs: Vec<(Frame, u16)> = Vec::new();
         for slot in (0..self.capacity()).filter(|slot| !self.pages.contains(slot)) {
@@ -112,7 +112,7 @@ impl Twin {
         self.all.iter().find(|one| (one.base..one.base + one.capacity()).contains(&frame))
     }
 
-    /// The queue, oldest first.
+    /// Returns the queue, oldest first.
     pub fn queue(&self, queue: u8) -> Vec<&One> {
         let mut all: Vec<&One> =
             self.all.iter().filter(|one| one.queue == queue && one.turn.is_some()).collect();
@@ -183,7 +183,7 @@ impl Twin {
         })
     }
 
-    /// The list of the largest extent it could yield.
+    /// Returns the order of the list for the largest extent that the reservation could yield.
     fn obtainable(&self, one: &One) -> Option<u8> {
         let sizes = self.config.preemption_sizes.iter().rev().copied().chain([0]);
         let mut smaller = sizes.filter(|&size| size < one.key.order);

@@ -1,6 +1,6 @@
-//! Memory on the pool's pages, as ordinary programs treat ordinary memory.
+//! Ordinary programs' calls on memory of the pool.
 //!
-//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the tests set the pool's limit, so they need root and hold the machine's lock.
 
 mod shared;
 mod split;
@@ -95,7 +95,7 @@ mod exclusive {
         let Some(pool) = Pool::of(16) else {
             return testkit::skipped!("{NEEDS_POOL}");
         };
-        // The device gives the descriptor to whoever may open it, and the call to CAP_SYS_PTRACE.
+        // Anyone who may open /dev/userfaultfd gets a userfaultfd; the system call needs CAP_SYS_PTRACE.
         let by_nobody = |command: &mut Command| {
             command.uid(65_534).gid(65_534);
         };
@@ -139,7 +139,7 @@ mod exclusive {
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_fills_its_group_with_cache() {
     const LENGTH: usize = 96 * MIB;
-    // On a disk: what is in a tmpfs is no cache.
+    // The file must be on a disk: files of a tmpfs are not page cache that can be dropped.
     let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     for _ in 0..400 {
         file.write_all(&[1; MIB]).expect("it fits on the disk");
@@ -148,7 +148,7 @@ fn child_fills_its_group_with_cache() {
     let start = map(LENGTH);
     fill(start, LENGTH, 7);
     assert_eq!(hugetlb_mib(), 96);
-    // SAFETY: memory of this function's own.
+    // SAFETY: memory that this function owns.
     assert_eq!(unsafe { libc::mlock(start.cast(), LENGTH) }, 0, "{:?}", Error::last_os_error());
     assert_eq!(hugetlb_mib(), 0);
     assert!(holds(start, 0, LENGTH, 7));
@@ -164,9 +164,9 @@ fn child_calls_rarely() {
         start
     };
     let on_pool = hugetlb_mib;
-    // SAFETY: mappings of this function's own.
+    // SAFETY: mappings that this function owns.
     unsafe {
-        // A guard superpage and a guard page stay what they are when all is emptied.
+        // A guard superpage and a guard page stay guards when the whole mapping is discarded.
         for guard in [2 * MIB, 4096] {
             let start = filled(1);
             assert_eq!(libc::mprotect(at(start, 2 * MIB), guard, libc::PROT_NONE), 0);
@@ -175,28 +175,28 @@ fn child_calls_rarely() {
             assert!(is_zero(start, 2 * MIB) && is_zero(start.add(4 * MIB), 4 * MIB));
             assert_eq!(libc::munmap(start.cast(), 8 * MIB), 0);
         }
-        // What is emptied by whole superpages stays on the pool.
+        // Memory that is discarded in whole superpages stays on the pool.
         let start = filled(1);
         let before = on_pool();
         assert_eq!(libc::madvise(at(start, 2 * MIB), 4 * MIB, libc::MADV_DONTNEED), 0);
         fill(start, 8 * MIB, 2);
         assert_eq!(on_pool(), before);
-        // The pages around an edge move, and no others.
+        // The superpages around both edges leave the pool, and no others.
         assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
         assert_eq!(on_pool(), before - 2);
-        // Wiped in the child: a page, and what is whole.
+        // Both a page and a whole superpage are wiped in the child.
         for (from, length) in [(4 * MIB + 4096, 4096), (6 * MIB, 2 * MIB)] {
             assert_eq!(libc::madvise(at(start, from), length, libc::MADV_WIPEONFORK), 0);
             let status =
                 in_child(|| is_zero(start.add(from), length) && holds(start, from - 4096, from, 2));
             assert_eq!(status, 0);
         }
-        // Advice that goes with a mapping goes with the copy.
+        // Advice of the mapping is copied with it.
         let start = filled(3);
         assert_eq!(libc::madvise(start.cast(), 4 * MIB, libc::MADV_DONTFORK), 0);
         assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
         assert_eq!(in_child(|| !is_mapped(start) && !is_mapped(start.add(2 * MIB))), 0);
-        // Enlarged across a part that was replaced.
+        // The mapping is enlarged across a part that was replaced.
         let start = filled(4);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let rw = libc::PROT_READ | libc::PROT_WRITE;
@@ -209,13 +209,13 @@ fn child_calls_rarely() {
         let word = |at: usize| *moved.add(at).cast::<u64>();
         assert!([0, 3 * MIB - 8, 4 * MIB, 8 * MIB - 8].iter().all(|at| word(*at) == expected(*at)));
         assert!(is_zero(moved.add(3 * MIB), MIB) && is_zero(moved.add(8 * MIB), 4 * MIB));
-        // Kept in place, and empty there.
+        // The old range stays mapped, and is empty.
         let start = filled(5);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
         let moved = libc::mremap(start.cast(), 8 * MIB, 8 * MIB, flags);
         assert_ne!(moved, libc::MAP_FAILED);
         assert!(is_zero(start, 8 * MIB) && *moved.cast::<u64>() == start as u64 ^ 5);
-        // Past libc's functions of those names.
+        // System calls that bypass libc's functions.
         let start = filled(6);
         assert_eq!(libc::syscall(libc::SYS_munmap, at(start, MIB), 4096usize), 0);
         assert!(!is_mapped(start.add(MIB)) && holds(start, 0, MIB, 6));
@@ -228,17 +228,17 @@ fn child_calls_rarely() {
     }
 }
 
-/// Of superpages, of their copies and of base pages: in the process and in a child of its.
+/// Moves mappings of superpages, of copies and of base pages, in the process and in a child.
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_moves() {
     let length = 8 * MIB + 8192;
     let is_moved = |start: *mut u8| {
-        // SAFETY: the whole of a mapping that the test made.
+        // SAFETY: a whole mapping that the test made.
         let moved =
             unsafe { libc::mremap(start.cast(), length, length + MIB, libc::MREMAP_MAYMOVE) };
         let at = |offset: usize| {
-            // SAFETY: inside what was moved.
+            // SAFETY: inside the moved mapping.
             unsafe { *moved.cast::<u64>().byte_add(offset) == (start as u64 + offset as u64) ^ 1 }
         };
         moved != libc::MAP_FAILED && [0, MIB, 5 * MIB, length - 8].into_iter().all(at)
@@ -277,7 +277,7 @@ fn child_maps_four_gibibytes() {
         }
     }
     assert_eq!(hugetlb_mib(), 10);
-    // SAFETY: not used again.
+    // SAFETY: nothing uses the mapping again.
     assert_eq!(unsafe { libc::munmap(start.cast(), length) }, 0);
 }
 
@@ -303,10 +303,10 @@ fn child_maps_small() {
         fill(*start, MIB, at as u64);
     }
     assert_eq!(hugetlb_mib(), before);
-    // What is unmapped is not there any more, and its place is free.
+    // Unmapped memory is gone, and its address is free.
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let at = small[20].cast::<c_void>();
-    // SAFETY: the test's own, not used again.
+    // SAFETY: mappings that the test owns, not used again.
     unsafe {
         assert_eq!(libc::munmap(at, MIB), 0);
         assert!(!is_mapped(small[20]));
@@ -321,7 +321,7 @@ fn child_maps_small() {
 #[test]
 #[ignore = "run by the tests above, as another process"]
 fn child_maps_small_ones_with_thp() {
-    // The first 4 MiB are left alone.
+    // The library leaves the first 4 MiB alone.
     for _ in 0..40 {
         fill(map(MIB), MIB, 1);
     }
@@ -335,26 +335,26 @@ fn child_calls_oddly() {
     fill(start, 4 * MIB, 1);
     let (at, rw) = (start.cast::<c_void>(), libc::PROT_READ | libc::PROT_WRITE);
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: mappings of this test's own, at and below `start`.
+    // SAFETY: mappings that this test owns, at and below `start`.
     unsafe {
-        // A mapping that fails (no such descriptor) leaves what was there.
+        // A failed mapping (no such descriptor) leaves the old mapping in place.
         let failed = libc::mmap(at, 2 * MIB, rw, libc::MAP_PRIVATE | libc::MAP_FIXED, 9999, 0);
         assert_eq!(failed, libc::MAP_FAILED);
         assert!(holds(start, 0, 4 * MIB, 1));
-        // Emptying what may not be written.
+        // Discards memory that may not be written.
         assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_READ), 0);
         assert_eq!(libc::madvise(at.add(MIB), 8192, libc::MADV_DONTNEED), 0);
         assert!(is_zero(start.add(MIB), 8192) && holds(start, 0, MIB, 1));
-        // Enlarging what may not even be read.
+        // Enlarges a mapping that may not even be read.
         assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_NONE), 0);
         let grown = libc::mremap(at, 4 * MIB, 6 * MIB, libc::MREMAP_MAYMOVE);
         assert_ne!(grown, libc::MAP_FAILED);
         assert!(!can_write(grown.cast()));
         assert_eq!(libc::munmap(grown, 6 * MIB), 0);
-        // Below 4 GiB, where that is asked for.
+        // MAP_32BIT: the mapping is below 4 GiB.
         let low = libc::mmap(std::ptr::null_mut(), 4 * MIB, rw, anonymous | libc::MAP_32BIT, -1, 0);
         assert!(low == libc::MAP_FAILED || (low as usize) < 1 << 32);
-        // As small as an object may be, aligned as in glibc.
+        // The smallest objects are aligned as in glibc.
         for _ in 0..100 {
             assert_eq!(std::hint::black_box(libc::malloc(5)) as usize % 16, 0);
         }
@@ -366,9 +366,9 @@ fn child_calls_oddly() {
 fn child_discards() {
     let start = map(8 * MIB);
     fill(start, 8 * MIB, 1);
-    // SAFETY: a mapping of this test's own.
+    // SAFETY: a mapping that this test owns.
     assert_eq!(unsafe { libc::madvise(start.cast(), 8 * MIB, libc::MADV_DONTNEED) }, 0);
-    // Whatever the pool has left goes to somebody else.
+    // Another process takes all remaining pages of the pool.
     let status = in_child(|| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -387,7 +387,7 @@ fn child_discards() {
     assert!(holds(start, 0, 8 * MIB, 2));
 }
 
-/// Through a system call, which does not kill.
+/// Writes through a system call, which fails where a direct write would kill the process.
 fn can_write(address: *mut u8) -> bool {
     let mut byte = 0u8;
     // SAFETY: one byte is read and written back by the kernel, which checks both.

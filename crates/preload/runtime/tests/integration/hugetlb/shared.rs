@@ -1,4 +1,4 @@
-//! Memory that others have too: shared mappings, and buffers that the kernel writes to.
+//! Memory that others use too: shared mappings, and buffers that the kernel writes to.
 
 use super::can_write;
 use crate::common::*;
@@ -37,7 +37,7 @@ fn child_shares() {
     assert!(before >= 8);
     // SAFETY: parts of the mapping above.
     unsafe {
-        // While a child has it: refused, and nothing changed.
+        // While a child maps the memory, the call fails and changes nothing.
         let (mut ready, mut go) = ([0; 2], [0; 2]);
         assert_eq!(libc::pipe(ready.as_mut_ptr()) | libc::pipe(go.as_mut_ptr()), 0);
         let child = libc::fork();
@@ -58,7 +58,7 @@ fn child_shares() {
         let mut status = -1;
         assert_eq!((libc::waitpid(child, &mut status, 0), status), (child, 0));
         assert_eq!(*start.add(5 * MIB).cast::<u64>(), 99);
-        // Now it may move, as a whole; it stays shared.
+        // After the child ended, the whole mapping may leave the pool; it stays shared.
         assert_eq!(libc::mprotect(at(MIB), 4096, libc::PROT_NONE), 0);
         assert!(!can_write(start.add(MIB)) && !can_write(start.add(2 * MIB)));
         assert_eq!(hugetlb_mib(), before - 8);
@@ -72,7 +72,7 @@ fn child_shares() {
             0
         );
         assert_eq!((*start.cast::<u64>(), *start.add(6 * MIB).cast::<u64>()), (7, 8));
-        // Mapped once more: one object.
+        // The object is mapped a second time; both mappings show the same memory.
         assert_eq!(libc::mprotect(start.cast(), length, libc::PROT_READ | libc::PROT_WRITE), 0);
         let again = libc::mremap(start.cast(), 0, length, libc::MREMAP_MAYMOVE).cast::<u8>();
         assert_ne!(again.cast(), libc::MAP_FAILED);
@@ -81,7 +81,7 @@ fn child_shares() {
             assert_eq!(*start.add(place).cast::<u64>(), place as u64 + 1);
         }
         marks_on_base_pages_stay();
-        // Address space that is only reserved is no use on the pool.
+        // A mapping that only reserves address space is not put on the pool.
         let before = hugetlb_mib();
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let null = std::ptr::null_mut();
@@ -93,7 +93,7 @@ fn child_shares() {
     }
 }
 
-/// What the tail of a shared mapping was advised holds when the whole mapping is moved off the pool.
+/// Advice on the tail of a shared mapping is kept when the whole mapping leaves the pool.
 fn marks_on_base_pages_stay() {
     const MADV_GUARD_INSTALL: i32 = 102;
     let length = 2 * MIB + 16384;
@@ -106,7 +106,7 @@ fn marks_on_base_pages_stay() {
         unsafe {
             if libc::madvise(at(tail), 4096, advice) != 0 {
                 assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
-                continue; // Guards in shared memory: Linux 6.15.
+                continue; // guards in shared memory need Linux 6.15
             }
             let before = hugetlb_mib();
             assert_eq!(libc::mprotect(at(MIB), 4096, libc::PROT_READ), 0);
@@ -135,7 +135,7 @@ fn child_registers_buffers() {
     // `struct io_uring_params`: 120 bytes, all of them zero.
     let mut parameters = [0u64; 15];
     let buffer = libc::iovec { iov_base: at(MIB), iov_len: 64 << 10 };
-    // SAFETY: the structures the calls want, and parts of the mapping above.
+    // SAFETY: the structures that the calls need, and parts of the mapping above.
     unsafe {
         let ring = libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr());
         if ring < 0 {
@@ -145,12 +145,12 @@ fn child_registers_buffers() {
         let (register, one) = (libc::SYS_io_uring_register, 1usize);
         let done = libc::syscall(register, ring, IORING_REGISTER_BUFFERS, &raw const buffer, one);
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-        // Its superpage stays; the next may go.
+        // The superpage with the registered buffer stays on the pool; the next may leave it.
         assert_eq!(libc::munmap(at(0), 4096), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
         assert!(holds(start, 0, 4 * MIB, 1));
         assert_eq!(libc::munmap(at(3 * MIB), 4096), 0);
-        // The kernel lets go of a ring's pages some time after it is closed.
+        // The kernel releases a ring's pages some time after the ring is closed, so unregister them.
         let none = std::ptr::null::<libc::iovec>();
         let done = libc::syscall(register, ring, IORING_UNREGISTER_BUFFERS, none, 0usize);
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());

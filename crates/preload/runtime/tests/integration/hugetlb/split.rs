@@ -1,4 +1,4 @@
-//! Superpages of which a part is unmapped, protected or emptied while other threads use them.
+//! A part of a superpage is unmapped, protected or discarded while other threads use the superpage.
 
 use super::can_write;
 use crate::common::*;
@@ -47,27 +47,27 @@ fn child_parts() {
     let at = |offset: usize| start.wrapping_add(offset).cast::<c_void>();
     // SAFETY: ranges of the mapping above, none used again after it is unmapped.
     unsafe {
-        // A hole in the second superpage.
+        // Unmap a hole in the second superpage.
         assert_eq!(libc::munmap(at(3 * MIB), 8192), 0);
         assert!(!is_mapped(start.add(3 * MIB)) && !is_mapped(start.add(3 * MIB + 4096)));
         assert!(holds(start, 0, 3 * MIB, 1) && holds(start, 3 * MIB + 8192, length, 1));
-        // Two edges at once: the fourth and fifth.
+        // Protect a range with both ends inside superpages, the fourth and the fifth.
         assert_eq!(libc::mprotect(at(7 * MIB), 2 * MIB, libc::PROT_READ), 0);
         assert!(holds(start, 3 * MIB + 8192, length, 1));
         assert!(!can_write(start.add(7 * MIB)) && !can_write(start.add(9 * MIB - 4096)));
         assert!(can_write(start.add(7 * MIB - 4096)) && can_write(start.add(9 * MIB)));
-        // Parts and wholes emptied: zero, and only they.
+        // Discard parts and whole superpages: these are zero, and nothing else is.
         assert_eq!(libc::madvise(at(9 * MIB), 4 * MIB, libc::MADV_DONTNEED), 0);
         for quarter in (9 * MIB..13 * MIB).step_by(MIB / 4) {
             assert!(is_zero(start.add(quarter), MIB / 4), "at {} KiB", quarter >> 10);
         }
         assert!(holds(start, 13 * MIB, length, 1));
-        // Lazily freed memory holds what it held or zero.
+        // Lazily freed memory has its old contents or is zero.
         assert_eq!(libc::madvise(at(14 * MIB), 4096, libc::MADV_FREE), 0);
-        // Hints are taken note of.
+        // Hints are accepted.
         assert_eq!(libc::madvise(at(14 * MIB), 4096, libc::MADV_HUGEPAGE), 0);
         assert_eq!(libc::madvise(at(14 * MIB + 4096), 4096, libc::MADV_DONTFORK), 0);
-        // Something else over a part.
+        // Map other memory over a part.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let over = libc::mmap(at(MIB), 4096, libc::PROT_READ, flags, -1, 0);
         assert_eq!(over, at(MIB));
@@ -81,7 +81,7 @@ fn child_parts() {
 }
 
 fn resizes() {
-    // SAFETY: mappings of this function's own.
+    // SAFETY: mappings that this function owns.
     unsafe {
         let old = map(6 * MIB);
         fill(old, 6 * MIB, 2);
@@ -94,7 +94,7 @@ fn resizes() {
         assert!((0..6 * MIB / 8).all(|at| *words.add(at) == expected(at)));
         assert!(is_zero(new.cast::<u8>().add(6 * MIB), 3 * MIB));
         assert!(!is_mapped(old));
-        // Smaller, not by whole superpages.
+        // Shrink the mapping, not by whole superpages.
         let same = libc::mremap(new, 9 * MIB, 5 * MIB + 4096, 0);
         assert_eq!(same, new);
         assert!(!is_mapped(new.cast::<u8>().add(5 * MIB + 4096)));
@@ -116,7 +116,7 @@ fn child_writes_while_splitting() {
             .map(|thread| {
                 let (stop, begun) = (&stop, &begun);
                 scope.spawn(move || {
-                    // One word in each superpage, which only this thread writes.
+                    // One word in each superpage that only this thread writes.
                     let word = |page: usize| {
                         let at = start + page * 2 * MIB + 4096 + thread * 8;
                         // SAFETY: inside the mapping; never unmapped by the main thread.
@@ -172,7 +172,7 @@ fn child_splits_together() {
                     for page in 0..2 {
                         let hole = start + page * 2 * MIB + (thread + 1) * 256 * 1024;
                         let hole = hole as *mut c_void;
-                        // SAFETY: each thread's own hole.
+                        // SAFETY: each thread unmaps its own hole.
                         let split = unsafe {
                             match (thread + page) % 4 {
                                 0 => libc::mprotect(hole, 4096, libc::PROT_READ),
@@ -182,12 +182,12 @@ fn child_splits_together() {
                         };
                         assert_eq!(split, 0, "{}", std::io::Error::last_os_error());
                     }
-                    // What one thread unmaps another may get.
+                    // Another thread may get the addresses that one thread unmaps.
                     for _ in 0..20 {
                         let own = map(2 * MIB);
                         fill(own, 2 * MIB, 9);
                         let part = own.wrapping_add(MIB).cast::<c_void>();
-                        // SAFETY: this thread's own.
+                        // SAFETY: this thread owns the mapping.
                         unsafe {
                             assert_eq!(libc::madvise(part, 4096, libc::MADV_DONTNEED), 0);
                             assert!(is_zero(part.cast(), 4096));
@@ -199,7 +199,7 @@ fn child_splits_together() {
         });
         let start = start as *mut u8;
         assert!(holds(start, 0, 256 * 1024, 5) && holds(start, 2 * MIB, 2 * MIB + 4096, 5));
-        // SAFETY: the test's own.
+        // SAFETY: the test owns the mapping.
         assert_eq!(unsafe { libc::munmap(start.cast(), 4 * MIB) }, 0);
     }
 }

@@ -1,6 +1,6 @@
-//! Superpages prepared before they are touched: what is handed out is zero, whatever became of it before,
-//! what was unmapped is gone for the program, and neither forks, threads, locks, limits nor sandboxes
-//! tell that anything is kept.
+//! Superpages prepared before they are touched. Memory that is handed out is zero, whatever it contained before; memory
+//! that was unmapped is gone for the program; and forks, threads, locks, limits and sandboxes do not reveal that memory
+//! is kept.
 
 mod stock;
 
@@ -15,7 +15,7 @@ const THP: Asked = Asked { pages: "thp", memory: "mmap", fallback: "base", child
 
 const STOCK: usize = 96 * MIB;
 
-/// A child that prepares memory.
+/// Returns a child that prepares memory.
 fn preparing(test: &str) -> Command {
     let mut command = child(test, THP);
     command.env("SUPERPAGE_PREZERO", STOCK.to_string());
@@ -23,7 +23,7 @@ fn preparing(test: &str) -> Command {
     command
 }
 
-/// So much memory that a tenth of it is worth keeping. The tests take it first.
+/// Enough memory that a tenth of it is worth keeping. The tests allocate it first.
 const BALLAST: usize = 400 * MIB;
 
 fn grow_large() {
@@ -34,7 +34,7 @@ fn grow_large() {
     }
 }
 
-/// Whether there are superpages of 2 MiB to prepare, on advice.
+/// Returns whether advised memory can get superpages of 2 MiB.
 fn has_thp() -> bool {
     let dir = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
     let mode = std::fs::read_to_string(dir.join("enabled"));
@@ -103,7 +103,7 @@ fn a_limit_on_memory_is_the_programs_not_the_stocks() {
     assert!(control.contains("oom_kill 0"), "{control}");
 }
 
-/// The KiB of memory that the kernel may take at any time.
+/// Returns the MiB of memory that the kernel may take at any time.
 fn waiting_mib() -> u64 {
     kib("LazyFree:") >> 10
 }
@@ -113,7 +113,7 @@ fn unmap(start: *mut u8, length: usize) {
     assert_eq!(unsafe { libc::munmap(start.cast(), length) }, 0);
 }
 
-/// Reproducible numbers below `below`.
+/// Returns reproducible numbers below `below`.
 fn draw(state: &mut u64, below: u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -144,7 +144,7 @@ fn child_maps_amid_threads() {
                         assert!(holds(start, 0, length, seed));
                         unmap(start, length);
                     }
-                    // calloc, which must not hand out what others left, and need not clear it again.
+                    // calloc must not return memory with old contents, and need not clear prepared memory again.
                     let words = vec![0u64; draw(&mut state, 1 << 20)];
                     assert!(words.iter().all(|word| *word == 0));
                     std::hint::black_box(vec![seed as u8; draw(&mut state, 4 << 20)]);
@@ -220,7 +220,7 @@ fn child_forks() {
             inherits && nothing_of_it && fresh && again
         });
         assert_eq!(status, 0, "round {round}");
-        // What was handed out after a fork is inherited by the next child.
+        // Memory that was handed out after a fork is inherited by the next child.
         let start = map(32 * MIB);
         assert!(is_zero(start, 32 * MIB));
         fill(start, 32 * MIB, round);
@@ -285,7 +285,7 @@ fn child_looks_at_itself() {
 fn child_enters_a_sandbox() {
     grow_large();
     let (_, start) = keep(16 * MIB);
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     assert_eq!((waiting_mib(), mapped_at(start)), (0, None));
     assert!(!keep(16 * MIB).0, "and nothing is kept from then on");
@@ -309,7 +309,7 @@ fn child_maps_much() {
     assert!(is_zero(start, 64 * MIB));
 }
 
-/// Whether the base page at `start` is in memory.
+/// Returns whether the base page at `start` is in memory.
 fn is_present(start: *mut u8) -> bool {
     let mut answer = 0u8;
     // SAFETY: asks about one byte, so about one page; the answer is one byte.
@@ -332,7 +332,7 @@ fn child_fills() {
         let start = map(length);
         let count = length / (2 * MIB);
         for at in 0..count {
-            // In order; backwards; at random.
+            // Touches in order, backwards, or at random.
             let at = [at, count - 1 - at, at * 77 % count][order];
             let from = start.wrapping_add(at * 2 * MIB);
             assert!(is_zero(from, 2 * MIB), "{at} in order {order}");
@@ -347,17 +347,17 @@ fn child_fills() {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_needs_all_there_is() {
-    // What a tenth of it is left to be kept...
+    // The library keeps a tenth of what is left under the limit...
     let mut start = map(100 * MIB);
     fill(start, 100 * MIB, 8);
     let (is_full, _) = keep(8 * MIB);
-    // ...the program gets when it wants it.
+    // ...and the program gets it when it needs it.
     unmap(start, 100 * MIB);
     let waiting = waiting_mib();
     let length = 200 * MIB;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a null hint replaces nothing. Memory for a stack does not come from the stock.
+    // SAFETY: with a null hint the call replaces no mapping. Memory for a stack does not come from the stock.
     start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) }.cast();
     assert_ne!(start.cast(), libc::MAP_FAILED);
     fill(start, length, 9);
@@ -368,13 +368,13 @@ fn child_needs_all_there_is() {
     }
 }
 
-/// Whether all of it is in memory.
+/// Returns whether all pages of the range are in memory.
 fn is_resident(start: *mut u8, length: usize) -> bool {
     (0..length).step_by(4096).all(|at| is_present(start.wrapping_add(at)))
 }
 
-/// Maps and fills `length` bytes and unmaps them: whether they are kept, and where they were. Where
-/// memory is scattered there are no superpages to keep.
+/// Maps, fills and unmaps `length` bytes. Returns whether they are kept, and their address. On fragmented memory there
+/// are no superpages to keep.
 fn keep(length: usize) -> (bool, *mut u8) {
     let start = map(length);
     fill(start, length, 1);
@@ -383,7 +383,7 @@ fn keep(length: usize) -> (bool, *mut u8) {
     (waiting_mib() > before, start)
 }
 
-/// The line of /proc/self/maps of what is mapped there.
+/// Returns the line of /proc/self/maps of the mapping there.
 fn mapped_at(address: *const u8) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
     let is_there = |line: &&str| {

@@ -1,4 +1,4 @@
-//! What a program has unmapped is kept: where, for whom, and until when.
+//! Mappings that a program has unmapped are kept: where, for which process, and until when.
 
 use super::*;
 use crate::common::*;
@@ -10,7 +10,7 @@ fn child_maps_again() {
     let length = 16 * MIB;
     let (is_kept, start) = keep(length);
     assert_eq!(touch(start), Some((libc::SIGSEGV, SEGV_MAPERR)));
-    // SAFETY: nothing is there.
+    // SAFETY: no mapping is there.
     unsafe {
         assert_eq!(libc::msync(start.cast(), length, libc::MS_ASYNC), -1);
         assert_eq!(libc::munlock(start.cast(), length), -1);
@@ -25,7 +25,7 @@ fn child_maps_again() {
     let again = map(length);
     assert_eq!(again, start);
     assert!(is_zero(again, length) && is_resident(again, length));
-    // Requests of another length, until nobody expects one of this length.
+    // Make requests of another length until the library no longer expects one of this length.
     unmap(again, length);
     for _ in 0..20 {
         map(2 * MIB);
@@ -40,7 +40,7 @@ fn child_maps_in_between() {
     let length = 16 * MIB;
     for round in 0..4 {
         let (is_kept, start) = keep(length);
-        // The place is the program's.
+        // The program may map something at the old address.
         let there = start.wrapping_add(round * 4 * MIB);
         assert_eq!(map_at(there, 4096), 0);
         let again = map(2 * length);
@@ -49,10 +49,10 @@ fn child_maps_in_between() {
         assert!(!(again..again.wrapping_add(length)).contains(&there));
         assert!(is_zero(again, length) && (!is_kept || is_resident(again, length)));
         fill(again, length, 3);
-        // It is one mapping, also together with what is mapped right behind it.
+        // The memory is one mapping, also together with memory mapped right behind it.
         let end = again.wrapping_add(length);
         if map_at(end, 4096) == 0 {
-            // SAFETY: memory of this test's.
+            // SAFETY: memory of this test.
             let moved = unsafe {
                 libc::mremap(again.cast(), length + 4096, 2 * length, libc::MREMAP_MAYMOVE)
             };
@@ -69,11 +69,11 @@ fn child_maps_in_between() {
     }
 }
 
-/// Maps fresh memory at an address at which nothing is: the error, or 0.
+/// Maps fresh memory at an unmapped address. Returns the error, or 0.
 fn map_at(address: *mut u8, length: usize) -> i32 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: replaces nothing.
+    // SAFETY: the call replaces no mapping.
     let got = unsafe { libc::mmap(address.cast(), length, protection, flags, -1, 0) };
     if got == address.cast() { 0 } else { std::io::Error::last_os_error().raw_os_error().unwrap() }
 }
@@ -81,7 +81,7 @@ fn map_at(address: *mut u8, length: usize) -> i32 {
 /// linux/signal.h
 const SEGV_MAPERR: i32 = 1;
 
-/// What a child that reads a byte there gets: the signal and its code.
+/// Reads a byte there in a child. Returns the child's signal and its code.
 fn touch(address: *const u8) -> Option<(i32, i32)> {
     extern "C" fn say(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel's structure; then the child ends.
@@ -102,7 +102,7 @@ fn touch(address: *const u8) -> Option<(i32, i32)> {
     (code != 0).then_some((code >> 4, code & 0xf))
 }
 
-/// Where memory lies that the kernel may take at any time.
+/// Returns the address of memory that the kernel may take at any time.
 fn where_it_is_kept() -> Option<*mut u8> {
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("it can be read");
     let (mut start, mut found) = (0, None);
@@ -130,7 +130,7 @@ fn child_maps_there() {
         let there = place.wrapping_add(4 * MIB).cast();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flag;
-        // SAFETY: nothing of this program's is there.
+        // SAFETY: this program has no mapping there.
         let got = unsafe { libc::mmap(there, 4096, protection, flags, -1, 0) };
         assert_eq!(got, there, "flag {flag:x}");
         assert_eq!((waiting_mib(), mapped_at(place)), (0, None), "the rest is gone");
@@ -148,7 +148,7 @@ fn child_locks() {
     let length = 4 * MIB;
     for _ in 0..5 {
         let start = map(length);
-        // SAFETY: memory of this test's.
+        // SAFETY: memory of this test.
         if unsafe { libc::mlock(start.cast(), length) } != 0 {
             testkit::skipped!("4 MiB may not be locked here");
             return;
@@ -185,7 +185,7 @@ fn child_wants_small_pages() {
     let (_, _) = keep(length);
     for _ in 0..2 {
         let start = map(length);
-        // SAFETY: memory of this test's.
+        // SAFETY: memory of this test.
         unsafe {
             *start.add(5 * MIB) = 9;
             assert_eq!(libc::madvise(start.cast(), length, libc::MADV_NOHUGEPAGE), 0);

@@ -79,6 +79,15 @@ pub(super) fn scan(
     files
 }
 
+/// Whether any mount has a file, or cannot be read.
+pub(super) fn are_there(root: &Root, mounts: &[Mount]) -> bool {
+    mounts.iter().any(|mount| {
+        let mut found = Vec::new();
+        let point = root.path(&mount.point.to_string_lossy());
+        walk(&point, MAX_DEPTH, &mut found).is_err() || !found.is_empty()
+    })
+}
+
 fn walk(
     dir: &Path,
     depth: usize,

@@ -23,6 +23,18 @@ pub struct Users {
     pub unknown: Vec<Unknown>,
 }
 
+/// Lists the files in the hugetlbfs mounts, with the reasons for what is unknown. Reads `maps` and descriptors of
+/// processes, and these only if there is a file; never `smaps`, which holds a large process's mmap lock.
+pub fn files(root: &Root) -> (Vec<HugeFile>, Vec<Unknown>) {
+    let mut reasons = Reasons::default();
+    let mounts = reasons.ask("/proc/self/mounts", mounts::mounts(root)).unwrap_or_default();
+    if !files::are_there(root, &mounts) {
+        return (Vec::new(), reasons.0);
+    }
+    let held = processes::held(root, &mounts, &mut reasons);
+    (files::scan(root, &mounts, &held, &mut reasons), reasons.0)
+}
+
 impl Users {
     /// Reads every process and every hugetlbfs mount. Reads `maps` of each process, and `smaps` of processes that have
     /// hugetlb mappings.

@@ -43,15 +43,37 @@ pub(super) struct Held {
 
 pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec<Holder>, Held) {
     let mut holders = Vec::new();
+    let held = each(root, mounts, reasons, |pid, devices, files| {
+        holders.extend(look(root, pid, devices, files)?);
+        Ok(())
+    });
+    holders.sort_by_key(|holder| holder.pid);
+    (holders, held)
+}
+
+/// The files of the mounts that processes map or have open.
+pub(super) fn held(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> Held {
+    each(root, mounts, reasons, |pid, devices, files| {
+        mapped(root, pid, devices, files)?;
+        opened(root, pid, devices, files)
+    })
+}
+
+/// Calls `look` with each process, the devices of the mounts and the files found so far.
+fn each(
+    root: &Root,
+    mounts: &[Mount],
+    reasons: &mut Reasons,
+    mut look: impl FnMut(Pid, &BTreeSet<u64>, &mut BTreeSet<(u64, u64)>) -> Result<(), ReadError>,
+) -> Held {
     let mut held = Held { files: BTreeSet::new(), is_complete: true };
     let devices = devices(root, mounts);
     let mut refused = 0;
     let mut why = String::new();
     for name in root.list("/proc").unwrap_or_default() {
         let Some(pid) = name.parse().ok().map(Pid) else { continue };
-        match look(root, pid, &devices, &mut held.files) {
-            Ok(Some(holder)) => holders.push(holder),
-            Ok(None) => {}
+        match look(pid, &devices, &mut held.files) {
+            Ok(()) => {}
             Err(error) if error.is_gone() => {}
             Err(error) => {
                 refused += 1;
@@ -70,8 +92,7 @@ pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec
         reasons
             .note("processes", "those outside this container, or that /proc hides, are not seen");
     }
-    holders.sort_by_key(|holder| holder.pid);
-    (holders, held)
+    held
 }
 
 fn devices(root: &Root, mounts: &[Mount]) -> BTreeSet<u64> {
@@ -85,11 +106,7 @@ fn look(
     devices: &BTreeSet<u64>,
     held: &mut BTreeSet<(u64, u64)>,
 ) -> Result<Option<Holder>, ReadError> {
-    let mut suspect = false;
-    for mapping in Maps::open(root, pid)? {
-        let mapping = mapping?;
-        suspect |= may_be_hugetlb(&mapping, devices, held);
-    }
+    let mut suspect = mapped(root, pid, devices, held)?;
     opened(root, pid, devices, held)?;
     // The process may map a file of a mount that only this process sees.
     suspect |= process::status(root, pid)
@@ -117,6 +134,20 @@ fn look(
     }
     let name = process::stat(root, pid)?.name;
     Ok(Some(Holder { pid, name, sizes }))
+}
+
+/// Records the files of the mounts that the process maps. Returns whether a mapping may be of hugetlb pages.
+fn mapped(
+    root: &Root,
+    pid: Pid,
+    devices: &BTreeSet<u64>,
+    held: &mut BTreeSet<(u64, u64)>,
+) -> Result<bool, ReadError> {
+    let mut suspect = false;
+    for mapping in Maps::open(root, pid)? {
+        suspect |= may_be_hugetlb(&mapping?, devices, held);
+    }
+    Ok(suspect)
 }
 
 fn may_be_hugetlb(

@@ -1,4 +1,4 @@
-//! What is prepared before it is needed.
+//! Rules about preparing pages ahead.
 
 mod prefault;
 mod refill;

@@ -1,4 +1,4 @@
-//! Properties of the prefault rule: batches, surprises, ends, and what can be wasted.
+//! Properties of the prefault rule: batch sizes, jumps, ends of mappings, and the bound on waste.
 
 use proptest::prelude::*;
 use superpage_policy::ahead::Prefault;
@@ -31,7 +31,7 @@ fn a_limit_in_units_is_never_exceeded() {
 }
 
 proptest! {
-    /// Whoever touches in order, from anywhere, gets all of it, nothing beyond it, and with few batches.
+    /// A program that touches in order, from any start, gets all its pages and none beyond, in few batches.
     #[test]
     fn a_sequence_is_covered_exactly(start in 0u64..1 << 40, length in 1u64..5000, limit in 0u32..20) {
         let mut rule = Prefault::new(limit);
@@ -47,8 +47,8 @@ proptest! {
         prop_assert!(batches <= length / whole + u64::from(whole.ilog2()) + 2);
     }
 
-    /// What is prepared beyond the touches is less than one batch, and no more than was touched in order
-    /// before: here a program touches `touched` units and then goes away.
+    /// The pages prepared beyond the last touch are fewer than a batch, and fewer than were touched in order before.
+    /// The program touches `touched` units and then stops.
     #[test]
     fn waste_is_bounded_by_the_window_and_by_what_was_touched(touched in 1u64..5000, limit in 0u32..20) {
         let mut rule = Prefault::new(limit);
@@ -61,17 +61,17 @@ proptest! {
         prop_assert!(waste <= touched);
     }
 
-    /// Touches that are nowhere near each other never prepare more than themselves.
+    /// Touches far apart from each other never prepare any other page.
     #[test]
     fn random_touches_prepare_nothing(units in prop::collection::vec(0u64..1 << 30, 1..200)) {
         let mut rule = Prefault::new(9);
         for unit in units {
-            // Twice as far apart as units, so that none follows another.
+            // Double each number, so that no two units are adjacent.
             prop_assert_eq!(rule.at(unit * 2, u64::MAX), 1);
         }
     }
 
-    /// Nothing overflows, whatever is touched.
+    /// No touched address causes an overflow.
     #[test]
     fn any_numbers_are_taken(touches in prop::collection::vec((any::<u64>(), any::<u64>()), 0..50), limit in any::<u32>()) {
         let mut rule = Prefault::new(limit);

@@ -1,4 +1,4 @@
-//! Properties of the refill rule: hysteresis, giving way, and that a stock comes to rest.
+//! Properties of the refill rule: hysteresis, back-off on a busy CPU, and that refilling ends.
 
 use proptest::prelude::*;
 use superpage_policy::ahead::{Decision, Facts, Refill};
@@ -29,7 +29,7 @@ fn it_works_only_where_a_cpu_was_to_spare() {
     assert_eq!(at(Some(Refill::SPARE)), Decision::Fill(10));
     assert_eq!(at(Some(Refill::SPARE - 1)), Decision::Rest);
     assert_eq!(at(None), Decision::Fill(10));
-    // A CPU that nobody used; one that the stock had; one it shared with somebody, half each.
+    // An idle CPU; a CPU that only the refill used; and a CPU that the refill shared with another program, half each.
     assert_eq!(Refill::spare(50, 50, 0, 0), 1000);
     assert_eq!(Refill::spare(50, 0, 50, 0), 1000);
     assert_eq!(Refill::spare(50, 0, 25, 25), 0);
@@ -74,7 +74,7 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 proptest! {
-    /// Never beyond the mark, the headroom or what there is, and never nothing.
+    /// An amount is never above the mark, the headroom or the free memory, and never zero.
     #[test]
     fn amounts_are_possible(facts in facts(), start in 0u64..50, more in 0u64..50, load in 0u64..8) {
         let rule = Refill { start, stop: start + more, load, patience_ms: 1000 };
@@ -91,7 +91,7 @@ proptest! {
         }
     }
 
-    /// Whatever the facts stay at, obeying comes to an end: a stock does not swing.
+    /// For any constant facts, following the rule ends: the stock does not oscillate.
     #[test]
     fn it_comes_to_rest(mut facts in facts()) {
         for _ in 0..300 {

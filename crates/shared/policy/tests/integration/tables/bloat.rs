@@ -1,4 +1,4 @@
-//! Zeroing ahead of need, and giving zeros back.
+//! Zeroing free memory ahead, and recovering zero pages.
 
 use superpage_policy::{Action, Daemon, Event, Reservation};
 
@@ -6,7 +6,8 @@ use super::dsl::*;
 
 const VISIT: Action = upkeep(UpkeepAction::Inspect);
 
-/// From less than `below` per cent free until `until` are, superpages with more than `zeros` pages of zeros.
+/// When less than `below` per cent of memory is free, superpages with more than `zeros` zero pages are split, until
+/// `until` per cent are free.
 #[rustfmt::skip]
 pub fn recovery(source: &'static str, (below, until): (u64, u64), zeros: u16) -> Table {
     let free = move |percent| large().machine(|machine| (machine.free, machine.pages, machine.waiting) = (percent, 100, 1));
@@ -45,7 +46,8 @@ pub fn recovery(source: &'static str, (below, until): (u64, u64), zeros: u16) ->
     ]
 }
 
-/// Below `start` per mille zeroed, blocks of an order are zeroed until `stop` are, so many in a pass.
+/// When less than `start` per mille of free memory is zeroed, blocks of an order are zeroed, up to this many in a pass,
+/// until `stop` per mille are.
 #[rustfmt::skip]
 pub fn prezero(source: &'static str, (start, stop): (u64, u64), blocks: usize, order: u8) -> Table {
     let zeroed = move |permille| fresh().machine(|machine| machine.zeroed_permille = permille);

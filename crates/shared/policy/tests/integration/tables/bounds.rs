@@ -68,7 +68,7 @@ fn base_faults(source: &'static str) -> Table {
     ]
 }
 
-/// Presets with a table of their own here.
+/// Returns the tables of presets that are tested here.
 pub fn table(preset: &str) -> Option<Table> {
     Some(match preset {
         "base" => base(),
@@ -93,7 +93,7 @@ fn base() -> Table {
     tables.into_iter().flatten().collect()
 }
 
-/// A pool's pages are reserved when memory is mapped, mapped whole at a fault, and never split.
+/// A pool's pages are reserved when memory is mapped. A fault maps a whole superpage, which is never split.
 #[rustfmt::skip]
 fn hugetlb() -> Table {
     const HUGETLB: &str = "mm/hugetlb.c: hugetlb_fault, hugetlb_no_page";

@@ -1,4 +1,4 @@
-//! CBMM (ATC'22): a superpage where its benefit exceeds its cost.
+//! CBMM (ATC'22): a superpage is made if its benefit exceeds its cost.
 
 use design::{Design, designs};
 use superpage_policy::rules::Effort;
@@ -28,7 +28,7 @@ const MISSING: [Daemon; 7] = [
     Daemon::Split,
 ];
 
-/// Where the profile has so many misses.
+/// Returns facts about a place with this many misses in the profile.
 fn misses(misses: u64) -> Facts {
     roomy(fresh()).extent(|extent| extent.profiled = misses)
 }
@@ -43,7 +43,7 @@ fn short(pages: u64) -> Facts {
 
 #[rustfmt::skip]
 pub fn table() -> Table {
-    // Where it is worth it, all is as Linux does it.
+    // If the benefit exceeds the cost, CBMM does the same as Linux.
     let worth = Thp { advised: Effort::None, compacts: false, fresh: || misses(9999), ..LINUX_6 };
     let once = Once {
         physical: Physical { prefers_zeroed: true, ..PHYSICAL },
@@ -96,7 +96,7 @@ fn profiled() -> Table {
     ]
 }
 
-/// CBMM with a profile of three spans, one cold.
+/// Returns CBMM with a profile of three spans, one of which is cold.
 fn with_profile() -> Design {
     let text = designs::preset("cbmm").expect("a preset").text;
     let spans = "[profile]\nspans = [\"0 2M 4001\", \"4M 8M 4000\", \"8M 10M 70000\"]";
@@ -106,7 +106,7 @@ fn with_profile() -> Design {
 #[test]
 fn a_profile_is_looked_up_by_offset() {
     const M: u64 = 1 << 20;
-    // What the profile has there, and whether a fault there gets a superpage.
+    // Address, misses of the profile there, and whether a fault there gets a superpage.
     let all = [
         (0, 4001, true),
         (2 * M - 1, 4001, true),

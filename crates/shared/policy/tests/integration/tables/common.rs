@@ -1,4 +1,4 @@
-//! What all systems do alike, each by functions of its own.
+//! Tables of behaviour that all systems have in common.
 
 use superpage_policy::rules::{Effort, Prefault};
 use superpage_policy::{Action, Backing, Compaction, Daemon, Event, Launch, LaunchPages, Page};
@@ -6,7 +6,7 @@ use units::ByteSize;
 
 use super::dsl::*;
 
-/// Where each says so.
+/// Where the sources of a system describe each behaviour.
 pub struct Sources {
     pub part_unmapped: &'static str,
     pub unmapped: &'static str,
@@ -27,7 +27,7 @@ pub const LINUX: Sources = Sources {
     forked: "mm/huge_memory.c: copy_huge_pmd",
     shared_twice: "mm/rmap.c: pages of an object are mapped singly; lab's model",
     page_copied: "mm/memory.c: do_wp_page, wp_page_reuse, wp_page_copy",
-    // Before 5.8, so in 4.3, all of it was copied; no rule says that.
+    // Before 5.8 (also in 4.3) the kernel copied the whole superpage; no rule expresses that.
     superpage_copied: "mm/huge_memory.c since 5.8: do_huge_pmd_wp_page",
     object: "mm/shmem.c: shmem_get_folio_gfp",
 };
@@ -44,7 +44,7 @@ pub const FREEBSD: Sources = Sources {
     object: "vm/vm_fault.c: vm_fault_object",
 };
 
-/// Superpages of memory that is not a pool's: split, shared, copied.
+/// Superpages outside pools: split, shared and copied.
 #[rustfmt::skip]
 pub fn superpages(from: &Sources) -> Table {
     let cow = |shared| fresh().superpage(|superpage| (superpage.cow, superpage.shared) = (true, shared));
@@ -74,8 +74,8 @@ pub fn superpages(from: &Sources) -> Table {
     ]
 }
 
-/// A fault's and a daemon's attempts at a superpage when none is free, for designs that compact. Who asks says what
-/// may be done; which design says what, is in its own lines.
+/// Attempts of faults and daemons to get a superpage when none is free, for designs that compact. The effort decides
+/// what is attempted; each design's own table says which effort it has.
 #[rustfmt::skip]
 pub fn efforts() -> Table {
     use Compaction::{Async, SyncLight};
@@ -129,7 +129,7 @@ pub fn efforts() -> Table {
     ]
 }
 
-/// No base page is free, where no reservations are broken. 32 pages at once at least.
+/// No base page is free, for designs that do not break reservations. At least 32 pages are reclaimed at once.
 #[rustfmt::skip]
 pub fn no_pages() -> Table {
     const SHRINK: &str = "mm/vmscan.c: do_try_to_free_pages, shrink_slab; mm/huge_memory.c: deferred_split_scan";
@@ -147,7 +147,7 @@ pub fn no_pages() -> Table {
     ]
 }
 
-/// kswapd, or the page daemon that stands in its place.
+/// kswapd, or the page daemon of other systems.
 #[rustfmt::skip]
 pub fn watermarks(source: &'static str) -> Table {
     let free = |pages| fresh().machine(|machine| (machine.watermarks, machine.free_with_reserved) = ((100, 160), pages));
@@ -165,14 +165,14 @@ pub fn watermarks(source: &'static str) -> Table {
     ]
 }
 
-/// What a program gets that runs under the design on a kernel that is not changed for it.
+/// What a program gets when it runs under the design on an unmodified kernel.
 pub fn launched(launch: Launch) -> Table {
     let what = "what a program can be given on a stock kernel";
     let source = "Documentation/admin-guide/mm/transhuge.rst, hugetlbpage.rst: reservations, scans by population or access are none";
     vec![says(what, source, |policy| policy.launch(), launch)]
 }
 
-/// THP, whole at the first fault.
+/// THP, allocated whole at the first fault.
 pub const TRANSPARENT: Launch = Launch {
     pages: LaunchPages::Transparent,
     size: Some(ByteSize::mib(2)),
@@ -181,7 +181,7 @@ pub const TRANSPARENT: Launch = Launch {
     is_whole: true,
 };
 
-/// Daemons that a design has not: asked for all the same, they do nothing.
+/// Daemons that a design lacks do nothing if they are asked.
 pub fn idle(what: &'static str, source: &'static str, daemons: &[Daemon]) -> Table {
     let steps = daemons.iter().map(|&daemon| on(tick(daemon), fresh(), PERIOD));
     vec![run(what, source, steps)]

@@ -1,7 +1,7 @@
-//! What tables are written in: lines of events, facts and the actions that must follow.
+//! The language of the tables: lines of events, facts and expected actions.
 //!
-//! A line is data, so that a table can be put to any design: to a preset, and to what is left of it when one key is
-//! changed ([`super::mutation`]).
+//! A line is data, so a table can be tested on any design: on a preset, and on the same preset with one key changed
+//! ([`super::mutation`]).
 
 use core::fmt::Debug;
 
@@ -14,16 +14,16 @@ pub use superpage_policy::{
     Candidates, DaemonAction, FaultAction, ScanAction, UpkeepAction, WatchAction,
 };
 
-/// Base pages of 4 KiB, superpages of 2 MiB, a clock of nanoseconds.
+/// Base pages of 4 KiB, superpages of 2 MiB, ticks of a nanosecond.
 pub const SCALE: Scale = Scale { base_page: 4096, superpage: 9, ticks: 1000 };
 pub const WHOLE: u8 = 9;
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1000 * MS;
 
-/// What a preset must do, line by line.
+/// The expected behaviour of a preset, line by line.
 pub type Table = Vec<Line>;
 
-/// What happens, one after the other, to a policy that knows of nothing before.
+/// A sequence of events for a policy in its initial state.
 pub struct Line {
     pub what: &'static str,
     /// The paper and its section, or the kernel's file and function.
@@ -31,11 +31,11 @@ pub struct Line {
     steps: Vec<Step>,
 }
 
-/// Told how the last action ended, or what happened: is the answer right?
+/// Passes an event or the last action's outcome to the policy. Returns an error if the answer is wrong.
 type Step = Box<dyn Fn(&mut Policy, &mut Action) -> Result<(), String>>;
 
 impl Line {
-    /// The first step that goes wrong.
+    /// Returns the error of the first step that fails.
     pub fn check(&self, policy: &mut Policy) -> Result<(), String> {
         let mut last = Action::Nothing;
         let told = |(at, step): (usize, &Step)| {
@@ -54,7 +54,7 @@ fn compare<T: PartialEq + Debug>(got: &T, expected: &T) -> Result<(), String> {
     }
 }
 
-/// A line of several steps.
+/// Returns a line of several steps.
 pub fn run(
     what: &'static str,
     source: &'static str,
@@ -63,7 +63,7 @@ pub fn run(
     Line { what, source, steps: steps.into_iter().collect() }
 }
 
-/// A line of one event.
+/// Returns a line of one event.
 pub fn at(
     what: &'static str,
     source: &'static str,
@@ -74,7 +74,7 @@ pub fn at(
     run(what, source, [on(event, facts, is)])
 }
 
-/// A line of what is asked once.
+/// Returns a line about a constant of the policy.
 pub fn says<T: PartialEq + Debug + 'static>(
     what: &'static str,
     source: &'static str,
@@ -99,12 +99,12 @@ pub fn on(event: Event, facts: Facts, expected: Action) -> Step {
     })
 }
 
-/// The action before ended so.
+/// Returns a step: the previous action ended with `result`.
 pub fn then(result: Ended, facts: Facts, expected: Action) -> Step {
     passed(result, 0, facts, expected)
 }
 
-/// The same, and so many mappings were passed over.
+/// The same, and `cost` mappings were passed over.
 pub fn passed(result: Ended, cost: u32, facts: Facts, expected: Action) -> Step {
     Box::new(move |policy, last| {
         *last = policy.on(Event::Outcome { action: *last, result, cost }, &facts);
@@ -144,7 +144,7 @@ fn all() -> Orders {
     (1..=18).collect()
 }
 
-/// The first touch of a superpage's worth of anonymous memory, amid a large writable mapping.
+/// Facts about the first touch of an aligned 2 MiB of anonymous memory, in the middle of a large writable mapping.
 pub fn fresh() -> Facts {
     Facts {
         mapping: Mapping { backing: Backing::Anonymous, advised: None, writable: true },
@@ -163,7 +163,7 @@ pub fn fresh() -> Facts {
     }
 }
 
-/// Changes to facts, each in a word.
+/// Short names for changes to facts.
 pub trait With: Sized {
     fn with(self, change: impl FnOnce(&mut Facts)) -> Facts;
 
@@ -183,17 +183,17 @@ pub trait With: Sized {
         self.with(|facts| change(&mut facts.machine))
     }
 
-    /// What conditions are asked about.
+    /// Changes facts that conditions read.
     fn extent(self, change: impl FnOnce(&mut Extent)) -> Facts {
         self.with(|facts| change(&mut facts.extent))
     }
 
-    /// The mapping ends within the superpage's worth: only sizes up to 64 KiB fit.
+    /// The mapping ends within these 2 MiB, so that only sizes up to 64 KiB fit.
     fn cut(self) -> Facts {
         self.region(|region| (region.inside, region.ends) = (false, orders(&[1, 2, 3, 4])))
     }
 
-    /// So many pages are in use, not this one nor those next to it.
+    /// This many pages are populated, but not the page itself or its neighbours.
     fn populated(self, pages: u16) -> Facts {
         self.region(|region| {
             (region.populated, region.has_table) = (pages, true);
@@ -201,7 +201,7 @@ pub trait With: Sized {
         })
     }
 
-    /// The page lies in a reservation of a superpage, of which so many pages are in use.
+    /// The page is in a reservation of a superpage with this many populated pages.
     fn reserved(self, pages: u16) -> Facts {
         self.region(|region| {
             (region.populated, region.has_table) = (pages, pages > 0);
@@ -212,7 +212,7 @@ pub trait With: Sized {
         })
     }
 
-    /// All pages of the reservation are in place and mapped; these were written.
+    /// All pages of the reservation are populated and mapped, and these are dirty.
     fn full(self, dirty: [u64; 8]) -> Facts {
         self.with(|facts| *facts = core::mem::take(facts).reserved(512)).region(|region| {
             (region.is_mapped, region.dirty) = (true, dirty);
@@ -226,7 +226,7 @@ pub trait With: Sized {
         self.with(|facts| facts.page = page)
     }
 
-    /// It is mapped as a superpage, otherwise ordinary.
+    /// The page is mapped by a superpage, with these changes.
     fn superpage(self, change: impl FnOnce(&mut Superpage)) -> Facts {
         let mut superpage = Superpage::default();
         change(&mut superpage);
@@ -241,12 +241,12 @@ impl With for Facts {
     }
 }
 
-/// An ordinary mapped superpage.
+/// Facts about a page that a superpage maps.
 pub fn large() -> Facts {
     fresh().superpage(|_| {})
 }
 
-/// A region that a scan by address takes: base pages, one written, one accessed.
+/// Facts about a region that a scan by address accepts: base pages, one of them written and one accessed.
 pub fn candidate(pages: u16) -> Facts {
     fresh().populated(pages).region(|region| region.accessed = true)
 }
@@ -282,7 +282,7 @@ pub fn zeros(superpage: bool) -> Action {
     fault(FaultAction::MapZeros { order: if superpage { WHOLE } else { 0 } })
 }
 
-/// A whole superpage at a fault.
+/// Makes a whole superpage at a fault.
 pub fn whole(effort: Effort) -> Action {
     fault(FaultAction::MakeSuperpage { order: WHOLE, effort })
 }
@@ -292,17 +292,17 @@ pub fn smaller(order: u8) -> Action {
     sized(order, Effort::None)
 }
 
-/// One of any size at a fault.
+/// Makes a superpage of any size at a fault.
 pub fn sized(order: u8, effort: Effort) -> Action {
     fault(FaultAction::MakeSuperpage { order, effort })
 }
 
-/// A superpage by copying.
+/// Makes a superpage by copying.
 pub fn copied(effort: Effort, exclusive: bool) -> Action {
     Action::MakeSuperpage { order: WHOLE, how: How::Copy { exclusive }, effort }
 }
 
-/// A superpage in place.
+/// Makes a superpage in place.
 pub fn in_place(writable: bool) -> Action {
     let how = How::InPlace { writable };
     Action::MakeSuperpage { order: WHOLE, how, effort: Effort::None }
@@ -312,40 +312,40 @@ pub fn reserve(order: u8, preempt: bool) -> Action {
     fault(FaultAction::Reserve { order, effort: Effort::None, preempt })
 }
 
-/// A compaction for a pool.
+/// Compacts memory for a pool.
 pub fn compact(mode: Compaction) -> Action {
     Action::Compact { mode, direct: None }
 }
 
-/// A compaction by a daemon.
+/// Compacts memory by a daemon.
 pub fn compact_behind(mode: Compaction) -> Action {
     upkeep(UpkeepAction::Compact { mode })
 }
 
-/// The same at a fault.
+/// Maps a superpage in place at a fault.
 pub fn in_place_at_fault(writable: bool) -> Action {
     fault(FaultAction::MapInPlace { writable })
 }
 
-/// The first compaction of an allocation; the second is as thorough as said.
+/// The first direct compaction of an allocation; the second one is as thorough as `second`.
 pub fn direct(second: Compaction, gives_up: bool) -> Action {
     let direct = Direct { second, gives_up, is_second: false };
     Action::Compact { mode: Compaction::Async, direct: Some(direct) }
 }
 
-/// The reclaim after it.
+/// The reclaim after the first compaction.
 pub fn direct_reclaim(second: Compaction, gives_up: bool) -> Action {
     let direct = Direct { second, gives_up, is_second: false };
     Action::Reclaim { pages: 512, lumpy: false, direct: Some(direct) }
 }
 
-/// The second compaction.
+/// The second direct compaction.
 pub fn direct_again(second: Compaction, gives_up: bool) -> Action {
     let direct = Direct { second, gives_up, is_second: true };
     Action::Compact { mode: second, direct: Some(direct) }
 }
 
-/// Reclaim by a daemon.
+/// Reclaims memory by a daemon.
 pub fn reclaim_behind(pages: u64) -> Action {
     upkeep(UpkeepAction::Reclaim { pages, lumpy: false })
 }
@@ -358,7 +358,7 @@ pub fn after(ticks: u64) -> Action {
     rest(Wait::After(ticks))
 }
 
-/// How memory is kept where a design says nothing of it: mm/page_alloc.c, without any daemon.
+/// Properties of physical memory for designs without rules about it: mm/page_alloc.c, without daemons.
 pub const PHYSICAL: superpage_policy::Physical = superpage_policy::Physical {
     grouping: true,
     swaps: true,

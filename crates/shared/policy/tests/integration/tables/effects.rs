@@ -1,9 +1,9 @@
-//! Has each key an effect? A design that says something is compared with the same one where it says nothing: if both
-//! always do the same, `design check` must have refused it.
+//! Tests that each key has an effect: a design with a key is compared with the same design without it. If both always
+//! behave alike, `design check` must refuse the key.
 //!
-//! Both are told the same random events, with facts that executors can come by under such a design ([`world`]), and
-//! asked what is asked once. Designs are the presets, each with one key changed, and mixes of their tables.
-//! See docs/decisions/policy.md#10.
+//! Both policies get the same random events, with facts that are possible under such a design ([`world`]), and their
+//! constants are compared. Designs are the presets, presets with one key changed, and mixes of their tables. See
+//! docs/decisions/policy.md#10.
 
 mod world;
 
@@ -13,7 +13,7 @@ use super::expressions::rule;
 use super::mutation::{Keys, OPTIONAL, changed, good, keys, mutants, others};
 use world::{Random, is_told_apart};
 
-/// Presets of which each key is changed: one of each kind.
+/// Presets whose keys are changed one by one: one preset of each kind.
 const CHANGED: [&str; 8] = [
     "base",
     "cbmm",
@@ -25,13 +25,14 @@ const CHANGED: [&str; 8] = [
     "quicksilver-async-64",
 ];
 
-/// What a condition is compared with; changed in one place (`mutation.rs`) it hardly differs by random facts.
+/// Conditions for the comparison. A condition with only one place changed (`mutation.rs`) hardly ever differs for
+/// random facts.
 const CONDITIONS: [&str; 2] = ["populated > 9", "advised"];
 
-/// Mixes of presets' tables that are made; most are no good designs.
+/// Number of mixes of presets' tables; most are invalid designs.
 const MIXES: usize = 400;
 
-/// Designs whose keys are looked at.
+/// Returns the designs whose keys are tested.
 fn designs() -> Vec<Design> {
     let presets: Vec<Design> = design::designs::list()
         .iter()
@@ -50,7 +51,7 @@ fn designs() -> Vec<Design> {
     all
 }
 
-/// The tables of some presets.
+/// Mixes tables of several presets.
 fn mixed(presets: &[Design], random: &mut Random) -> Keys {
     let base = random.of(presets.len());
     let mut taken = keys(&presets[base]);
@@ -65,12 +66,12 @@ fn mixed(presets: &[Design], random: &mut Random) -> Keys {
     taken
 }
 
-/// Whether two numbers are so near that a random pass hardly ends between them.
+/// Whether two numbers are so close that a random pass hardly ever ends between them.
 fn is_hardly(differs: &Difference) -> bool {
     matches!((&differs.a, &differs.b), (Some(Value::Number(a)), Some(Value::Number(b))) if a.abs_diff(*b) * 20 <= *a)
 }
 
-/// The same without a key or a table, if that is another good design.
+/// Returns the same design without a key or a table, if that is valid and different.
 fn without(design: &Design, name: &str) -> Option<Design> {
     let mut kept = keys(design);
     let within = format!("{name}.");
@@ -81,7 +82,7 @@ fn without(design: &Design, name: &str) -> Option<Design> {
     })
 }
 
-/// The same with other words for a key that takes words.
+/// Returns the same design with other words for a key, if the key's values are words.
 fn words(design: &Design, name: &str) -> Vec<Design> {
     let all = keys(design);
     let value = design.keys().into_iter().find(|(key, _)| key == name).map(|(_, value)| value);
@@ -98,16 +99,15 @@ fn words(design: &Design, name: &str) -> Vec<Design> {
     other.filter(|other| !design::diff(design, other).is_empty()).collect()
 }
 
-/// What may be said although nothing else is possible: that something is off which the design does not have, and
-/// defaults.
+/// Whether a key without effect is allowed, because it is a default, or turns off something that the design lacks.
 fn is_true(name: &str, design: &Design) -> bool {
     let says = |key: &str, value: &str| {
         design.keys().iter().any(|(name, found)| name == key && found.to_string() == value)
     };
     match name {
-        // Nothing compacts, so nothing is put off.
+        // The design does not compact, so it has no compaction to defer.
         "memory.defer-shift" => says(name, "0") && !says("memory.reclaim", "\"compaction\""),
-        // Without the table its keys are their defaults, and each is looked at by itself.
+        // Without the table its keys have their defaults, and each key is tested by itself.
         "estimate" => true,
         // Superpages of a pool are never split.
         "unmapping.on" => says(name, "[]") && says("allocation.form", "\"pool\""),
@@ -115,7 +115,7 @@ fn is_true(name: &str, design: &Design) -> bool {
     }
 }
 
-/// What a design says other than a file that says nothing.
+/// Returns the keys that a design sets and that differ from an empty file.
 fn said(design: &Design) -> String {
     let empty = Design::from_toml("empty", "name = \"x\"").expect("a design");
     let differs = design::diff(&empty, design);
@@ -128,7 +128,8 @@ fn said(design: &Design) -> String {
 #[test]
 fn what_a_design_says_has_an_effect() {
     let mut designs = designs();
-    // All every night, else every tenth: presets, those with a key changed, and mixes alike.
+    // In the nightly set all designs are tested, otherwise a tenth of each kind: presets, presets with one key changed,
+    // and mixes.
     let every = designs.len() / testkit::cases(designs.len());
     designs = designs.into_iter().step_by(every).collect();
     let found = std::thread::scope(|scope| {
@@ -144,7 +145,7 @@ fn what_a_design_says_has_an_effect() {
     assert!(vain.is_empty(), "{} without effect, the shortest:\n{}", vain.len(), vain[0]);
 }
 
-/// How many keys of these designs were looked at, and those without effect, each with all that its design says.
+/// Returns the number of tested keys of these designs, and the keys without effect, each with its whole design.
 fn in_vain(designs: &[Design]) -> (usize, Vec<String>) {
     let (mut looked, mut vain) = (0, Vec::new());
     for design in designs {

@@ -1,4 +1,4 @@
-//! Elastic Translations (MICRO'24): sizes by TLB misses.
+//! Elastic Translations (MICRO'24): TLB misses decide the sizes.
 
 use design::{Design, designs};
 use superpage_policy::rules::Effort;
@@ -22,7 +22,7 @@ const DAEMONS: &str = "bin/epochs.sh: leshy_interval; mm/khugepaged.c: khugepage
 const MISSING: [Daemon; 5] =
     [Daemon::Evacuate, Daemon::Fill, Daemon::Prezero, Daemon::Recover, Daemon::Split];
 
-/// An extent of this size with so many misses, on so many of its pages.
+/// Facts about an extent of this size with this many misses, on this many of its pages.
 fn missed(order: u8, misses: u32, coverage: u32) -> Facts {
     candidate(512).extent(|extent| {
         (extent.order, extent.populated) = (order, 1 << order);
@@ -111,7 +111,7 @@ fn check(design: &Design, table: &Table) {
     }
 }
 
-/// All that Armv8 has with base pages of 4 KiB.
+/// All sizes that Armv8 has with base pages of 4 KiB.
 #[rustfmt::skip]
 #[test]
 fn four_sizes_of_elastic_translations() {
@@ -121,7 +121,7 @@ fn four_sizes_of_elastic_translations() {
     let design = Design::from_toml("test", &text).expect("a design of four sizes");
     let fits = |largest: u8| fresh().region(|region| region.ends = (1..=largest).collect());
     let fault = |facts, order| at("a fault: the largest that fits", SIZES, WRITE, facts, smaller(order));
-    let scan = |order, coverage, expected| at("a scan: from the largest on", SIZES, INSPECTED, missed(order, 500, coverage), expected);
+    let scan = |order, coverage, expected| at("a scan: from the largest down", SIZES, INSPECTED, missed(order, 500, coverage), expected);
     let outside = |order| missed(order, 500, 99_999).region(|region| region.inside = false);
     let consider = |order| Action::Consider { order };
     check(&design, &vec![
@@ -148,7 +148,7 @@ fn where_only_a_scan_makes_superpages_a_fault_maps_a_base_page() {
     let populated = |order, pages| missed(order, 0, 0).extent(|extent| extent.populated = pages);
     check(&design, &vec![
         at("a fault", "docs/facts.md: allocation.trigger = \"scan\"", WRITE, fresh(), BASE),
-        at("a scan makes both sizes", "docs/facts.md: from the largest on", INSPECTED, populated(9, 9), Action::Consider { order: 4 }),
-        at("a scan makes both sizes", "docs/facts.md: from the largest on", INSPECTED, populated(4, 10), copy(4)),
+        at("a scan makes both sizes", "docs/facts.md: from the largest down", INSPECTED, populated(9, 9), Action::Consider { order: 4 }),
+        at("a scan makes both sizes", "docs/facts.md: from the largest down", INSPECTED, populated(4, 10), copy(4)),
     ]);
 }

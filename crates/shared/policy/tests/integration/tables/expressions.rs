@@ -1,20 +1,20 @@
-//! Conditions that are changed in one place: for the mutation test.
+//! Conditions with one place changed, for the mutation test.
 
 use superpage_policy::{Fact, Rule};
 
-/// The keys that are conditions, and their rules.
+/// The keys whose values are conditions, and the rules that evaluate them.
 pub const CONDITIONS: [(&str, Rule); 3] = [
     ("allocation.when", Rule::Fault),
     ("mapping.scan.when", Rule::Scan),
     ("unmapping.when", Rule::Split),
 ];
 
-/// The rule that a key is the condition of.
+/// Returns the rule that evaluates a key's condition.
 pub fn rule(key: &str) -> Option<Rule> {
     CONDITIONS.iter().find(|(name, _)| *name == key).map(|&(_, rule)| rule)
 }
 
-/// Words and signs.
+/// Splits a condition into words and signs.
 fn tokens(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -31,7 +31,7 @@ fn tokens(text: &str) -> Vec<String> {
     all
 }
 
-/// What may stand in the place of a token.
+/// Returns the tokens that may replace a token.
 fn others(token: &str, rule: Rule) -> Vec<String> {
     const GROUPS: [&[&str]; 4] = [
         &["<", "<=", ">", ">=", "==", "!="],
@@ -57,8 +57,8 @@ fn others(token: &str, rule: Rule) -> Vec<String> {
     but(known.filter(|other| other.kind() == fact.kind()).map(|other| other.name()).collect())
 }
 
-/// A condition with each operator, number and fact changed to each other one of its kind, turned round as a whole and
-/// in each operand of `and` and `or`, and without each of those operands.
+/// Returns changed conditions: each operator, number and fact replaced by each other one of its kind; the whole
+/// condition, or an operand of `and` or `or`, negated; and an operand of `and` or `or` removed.
 pub fn mutants(condition: &str, rule: Rule) -> Vec<String> {
     let tokens = tokens(condition);
     let mut found = vec![format!("not ({condition})")];
@@ -101,6 +101,6 @@ fn a_condition_is_changed_in_each_place() {
     ] {
         assert!(found.iter().any(|one| one == mutant), "{mutant}: {found:#?}");
     }
-    // `misses` is not known to this rule, `advised` is no number.
+    // This rule does not know `misses`, and `advised` is not a number.
     assert!(!found.iter().any(|one| one.contains("misses") || one.contains("advised")));
 }

@@ -1,4 +1,4 @@
-//! Facts that conditions name are what they say.
+//! Facts in conditions have the values that their names say.
 
 use design::Design;
 use superpage_policy::{Action, Event, Extent, Fact, Facts, FaultAction, Policy, Region, Rule};
@@ -6,7 +6,7 @@ use superpage_policy::{Action, Event, Extent, Fact, Facts, FaultAction, Policy, 
 use super::dsl::*;
 use super::successors::roomy;
 
-/// Of a superpage's worth with base pages, 400 in memory.
+/// Facts about 2 MiB on base pages, with 400 pages resident.
 fn known() -> Facts {
     let region = |region: &mut Region| {
         (region.accessed, region.has_table, region.has_writable) = (true, true, true);

@@ -1,4 +1,4 @@
-//! HugeScope (ATC'24): superpages are split by what is accessed in them.
+//! HugeScope (ATC'24): a superpage is split depending on how many of its pages are accessed.
 
 use design::Design;
 use superpage_policy::rules::Effort;
@@ -29,12 +29,12 @@ const MISSING: [Daemon; 4] = [Daemon::Evacuate, Daemon::Fill, Daemon::Prezero, D
 const WATCH: Action = watch(WatchAction::Begin { most: 500 });
 const VISIT: Action = watch(WatchAction::Visit);
 
-/// So many of its pages were accessed.
+/// This many pages of the superpage were accessed.
 fn covered(facts: Facts, coverage: u32) -> Facts {
     facts.extent(|extent| (extent.order, extent.populated, extent.coverage) = (9, 512, coverage))
 }
 
-/// So many per mille of memory are free.
+/// This many of 1000 pages of memory are free.
 fn free(pages: u64) -> Facts {
     fresh().machine(|machine| (machine.free, machine.pages) = (pages, 1000))
 }
@@ -126,12 +126,12 @@ fn collapses() -> Table {
     ]
 }
 
-/// FHPM speaks of skew: how many of a superpage's pages are not accessed.
+/// FHPM uses skew instead: the number of pages of a superpage that are not accessed.
 #[test]
 fn a_superpage_is_split_by_its_skew() {
     let text = "name = \"x\"\n[unmapping]\nwhen = \"skew > 85\"\nscan = {below-percent = 100}\n";
     let design = Design::from_toml("test", text).expect("a good design");
-    // Of 512 pages 76 are 14 %, 77 are 15 %: rounded towards more skew.
+    // Of 512 pages, 76 are 14 % and 77 are 15 %: percentages are rounded towards more skew.
     for (coverage, action) in [(0, Action::Demote), (76, Action::Demote), (77, in_place(true))] {
         let mut policy = design.policy(SCALE);
         policy.on(tick(Daemon::Split), &free(900));

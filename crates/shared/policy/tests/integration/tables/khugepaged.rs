@@ -1,5 +1,5 @@
-//! Scans by address, and what a scan of any order asks of a candidate. In Linux 4.3 the functions named here are in
-//! mm/huge_memory.c.
+//! Scans by address, and conditions that every scan has for its candidates. The functions named here are in
+//! mm/huge_memory.c of Linux 4.3.
 
 use superpage_policy::rules::Effort;
 use superpage_policy::{Action, Backing, Daemon, Event, Facts, How};
@@ -11,24 +11,24 @@ const PMD: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd";
 const SWAP: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd, khugepaged_max_ptes_swap";
 const ALLOC: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_alloc_sleep";
 
-/// What a design's scan differs in.
+/// Differences between the scans of designs.
 pub struct Scan {
-    /// The fewest pages of a candidate.
+    /// Minimum number of populated pages of a candidate.
     pub least: u16,
-    /// The most of its pages that are swapped out.
+    /// Maximum number of swapped-out pages of a candidate.
     pub swapped: u16,
-    /// One must be accessed lately.
+    /// Whether a page of the candidate must have been accessed lately.
     pub referenced: bool,
-    /// Which mappings are scanned that nobody advised about.
+    /// Whether mappings without advice are scanned.
     pub always: bool,
-    /// What else must hold.
+    /// Further facts that a candidate needs.
     pub worth: fn(Facts) -> Facts,
 }
 
 pub const KHUGEPAGED: Scan =
     Scan { least: 1, swapped: 512, referenced: true, always: true, worth: |facts| facts };
 
-/// 8 regions in 10 s, each 512 units of 4096; 60 s of rest after a failure.
+/// A pass scans 8 regions (4096 units, 512 for each) every 10 s; after a failure the daemon rests for 60 s.
 #[rustfmt::skip]
 pub fn by_address() -> Table {
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);
@@ -55,7 +55,7 @@ pub fn by_address() -> Table {
     ]
 }
 
-/// What a candidate must be, and what becomes of it.
+/// Conditions for candidates, and the resulting actions.
 #[rustfmt::skip]
 pub fn candidates(scan: &Scan) -> Table {
     const CAND: Event = Event::Candidate;
@@ -97,7 +97,7 @@ pub fn candidates(scan: &Scan) -> Table {
 
 const COLLAPSE: &str = "mm/khugepaged.c: madvise_collapse";
 
-/// What MADV_COLLAPSE does where no scan is.
+/// MADV_COLLAPSE in designs without a scan.
 #[rustfmt::skip]
 pub fn collapse_only() -> Table {
     let copy = Action::MakeSuperpage { order: WHOLE, how: How::Copy { exclusive: false }, effort: Effort::DirectRetry };
@@ -108,7 +108,7 @@ pub fn collapse_only() -> Table {
     ]
 }
 
-/// Linux's own limit on pages that are swapped out, which no preset says.
+/// Linux's own limit on swapped-out pages, which no preset sets.
 #[rustfmt::skip]
 fn limited() -> Table {
     let inspected = |requested| Event::Inspected { requested };

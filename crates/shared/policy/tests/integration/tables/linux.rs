@@ -24,21 +24,21 @@ const DEFERRED: &str = "mm/huge_memory.c: deferred_split_folio";
 const KCOMPACTD: &str = "mm/compaction.c: kcompactd";
 const NO_DAEMON: &str = "Linux has no such thread";
 
-/// What the presets of this family differ in, and those that were built on it.
+/// Differences between the presets of this family, and presets derived from them.
 pub struct Thp {
     pub effort: Effort,
     pub advised: Effort,
-    /// Mappings may have superpages that nobody advised about.
+    /// Whether mappings without advice may have superpages.
     pub always: bool,
-    /// A size below a superpage, too.
+    /// Order of a size below a superpage, if there is one.
     pub small: Option<u8>,
-    /// Reads of what has no contents map the shared zeros.
+    /// Whether reads of untouched memory map the zero page.
     pub zeros: bool,
-    /// The deferred split queue.
+    /// Whether there is a deferred split queue.
     pub holds: bool,
-    /// kcompactd, and an effort that wakes it.
+    /// Whether there is kcompactd, and an effort that wakes it.
     pub compacts: bool,
-    /// The first touch of memory where a superpage of 2 MiB is the right size.
+    /// Facts about a first touch for which a superpage of 2 MiB is the right size.
     pub fresh: fn() -> Facts,
 }
 
@@ -90,7 +90,7 @@ pub fn faults(thp: &Thp) -> Table {
     ]
 }
 
-/// After no superpage was to be had.
+/// No superpage was available.
 #[rustfmt::skip]
 pub fn fallback(thp: &Thp) -> Table {
     let facts = || (thp.fresh)().advised(true);
@@ -114,7 +114,7 @@ pub fn fallback(thp: &Thp) -> Table {
     }
 }
 
-/// Faults on pages side by side.
+/// Faults on adjacent pages.
 #[rustfmt::skip]
 pub fn sequence() -> Table {
     let page = |at: u64| fresh().populated(9).advised(false).with(|facts| facts.place.0 += at);
@@ -140,7 +140,7 @@ pub fn memory(thp: &Thp) -> Table {
     table
 }
 
-/// kcompactd: asked for, and proactive.
+/// kcompactd: woken, and proactive.
 #[rustfmt::skip]
 fn kcompactd() -> Table {
     const PROACTIVE: &str = "mm/compaction.c: kcompactd, should_proactive_compact_node";
@@ -232,7 +232,7 @@ fn reads(expected: &[Reads]) -> Line {
     )
 }
 
-/// Of all facts that cost something to learn.
+/// Returns the expensive facts that the policy reads.
 pub fn asked(policy: &superpage_policy::Policy) -> Vec<Reads> {
     let all = [
         Reads::ABSENT,
@@ -253,7 +253,7 @@ pub fn asked(policy: &superpage_policy::Policy) -> Vec<Reads> {
 const PERIODS: [(Daemon, u64); 3] =
     [(Daemon::Scan, 10 * S), (Daemon::Compact, 500 * MS), (Daemon::Reclaim, 100 * MS)];
 
-/// All but the settings.
+/// All tables of a THP design except for the constants.
 fn thp(thp: &Thp, scan: &Scan) -> Table {
     let common = [superpages(&LINUX), efforts(), no_pages(), watermarks(KSWAPD)];
     let own = [faults(thp), fallback(thp), memory(thp), by_address(), candidates(scan)];
@@ -262,7 +262,7 @@ fn thp(thp: &Thp, scan: &Scan) -> Table {
 
 const NOT_HERE: [Daemon; 3] = [Daemon::Evacuate, Daemon::Fill, Daemon::Sample];
 
-/// No daemon zeroes, none recovers.
+/// No daemon zeroes or recovers memory.
 fn rest() -> Table {
     let none = idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE);
     let zero = idle("idle time: nothing is zeroed ahead", NO_DAEMON, &[Daemon::Prezero]);
@@ -273,7 +273,7 @@ fn rest() -> Table {
 
 const UNDERUSED: &str = "mm/huge_memory.c: thp_underused, deferred_split_scan";
 
-/// Presets with a table of their own here.
+/// Returns the tables of presets that are tested here.
 pub fn table(preset: &str) -> Option<Table> {
     let modern = |design: Thp| -> Table {
         let settings =
@@ -332,7 +332,7 @@ fn underused() -> Table {
     table
 }
 
-/// Superpages that are zeroed ahead, of mappings that were advised; base pages in growing batches.
+/// Superpages that are zeroed ahead serve advised mappings; other mappings get base pages in growing batches.
 #[rustfmt::skip]
 fn prezeroed_pool() -> Table {
     const BATCH: &str = "Lameter, prefault (max_prealloc_order); crates/shared/policy/src/ahead.rs";

@@ -1,4 +1,4 @@
-//! What each preset must do at each event, by its sources.
+//! Expected actions of each preset at each event, with their sources.
 
 mod bloat;
 mod bounds;

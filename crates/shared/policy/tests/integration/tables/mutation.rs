@@ -1,7 +1,9 @@
-//! Do the tables say what a design means? Every key of every preset is changed, one at a time, to every other value it
-//! may have, or to its neighbours, conditions in each of their places; a table that still holds says nothing of that.
+//! Tests whether the tables cover every key of a design. Each key of each preset is changed, one at a time, to every
+//! other value or to its neighbours (conditions in each of their places). If the table still holds after a change, no
+//! line covers that key.
 //!
-//! Tables are data, so nothing is compiled again. What no table can tell apart, and why, is in `survivors.txt`.
+//! Tables are data, so nothing is compiled again. `survivors.txt` lists changes that no table can detect, with the
+//! reasons.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +13,7 @@ use super::dsl::{SCALE, Table};
 use super::expressions;
 use super::presets::{SUCCESSORS, presets, table};
 
-/// Tables that a design may have or not, with the key that goes with one.
+/// Optional tables of a design, with a key that such a table needs.
 pub const OPTIONAL: [(&str, &str); 8] = [
     ("preparation.background", ""),
     ("preparation.prezero", ""),
@@ -25,7 +27,7 @@ pub const OPTIONAL: [(&str, &str); 8] = [
 
 pub type Keys = Vec<(String, String)>;
 
-/// A preset with one key changed, that is still a good design, and another.
+/// A preset with one key changed that is still valid, and behaves differently.
 pub struct Mutant {
     pub key: String,
     pub value: String,
@@ -41,7 +43,7 @@ pub fn read(keys: &Keys) -> Result<Design, DesignError> {
     Design::from_toml("mutant", &lines.join("\n"))
 }
 
-/// The design, if it is good: without the keys that go only with what was changed.
+/// Returns the design if it is valid, without keys that are valid only with the old value.
 pub fn good(mut keys: Keys) -> Option<Design> {
     let problems = match read(&keys) {
         Err(DesignError::File { problems, .. }) => problems,
@@ -54,7 +56,7 @@ pub fn good(mut keys: Keys) -> Option<Design> {
     read(&keys).ok()
 }
 
-/// Other values of a key, as they are written.
+/// Returns other values for a key, as text.
 pub fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
     if let (Value::Text(text), Some(rule)) = (value, expressions::rule(key)) {
         let mutants = expressions::mutants(text, rule);
@@ -92,7 +94,7 @@ fn neighbours(number: u64) -> BTreeSet<u64> {
     [number.saturating_sub(1), number + 1, number / 2, number * 2].into()
 }
 
-/// The words that a key may be: the reader says them where it is told another.
+/// Returns the words that a key accepts, from the reader's error for another word.
 fn words(keys: &Keys, key: &str) -> Vec<String> {
     let Err(DesignError::File { problems, .. }) = read(&changed(keys, key, "\"?\"")) else {
         panic!("{key} takes any word");
@@ -149,13 +151,13 @@ fn is_caught(table: &Table, mutant: &Design) -> bool {
     table.iter().any(|line| line.check(&mut mutant.policy(SCALE)).is_err())
 }
 
-/// `preset key = value`; why no table can tell is in comments.
+/// Returns lines `preset key = value`; comments give the reason why no table can detect the change.
 fn justified() -> BTreeSet<String> {
     let lines = include_str!("survivors.txt").lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_string).collect()
 }
 
-/// How many were made, and how many of them break a line.
+/// Number of changed presets, and of those that break a line of the tables.
 #[derive(Clone, Copy, Default)]
 struct Count {
     all: usize,

@@ -1,26 +1,26 @@
-//! Each preset is put to its table.
+//! Tests each preset with its table.
 
 use design::designs;
 
 use super::dsl::{SCALE, Table};
 use super::{bounds, linux, reservations, scans, successors};
 
-/// Designs that set conditions, or have three sizes.
+/// Designs that have conditions, or three sizes.
 pub const SUCCESSORS: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];
 
-/// All of them.
+/// Returns all presets.
 pub fn presets() -> impl Iterator<Item = &'static designs::Preset> {
     designs::list().iter()
 }
 
-/// The table of a preset.
+/// Returns the table of a preset.
 pub fn table(preset: &str) -> Table {
     let tables =
         [bounds::table, linux::table, scans::table, reservations::table, successors::table];
     tables.iter().find_map(|table| table(preset)).unwrap_or_default()
 }
 
-/// What each table must have a line about: one of these words is in its `what`.
+/// Topics that each table must cover: a line's `what` must contain one of these words.
 const TOPICS: [&[&str]; 17] = [
     &["first fault: a read"],
     &["first fault: a write"],
@@ -41,7 +41,7 @@ const TOPICS: [&[&str]; 17] = [
     &["in a pass", "8 regions", "budget of a pass", "nothing scans", "no daemon"],
 ];
 
-/// What the tables of these must have lines about besides.
+/// Further topics for the tables of these presets.
 const OWN_TOPICS: [(&str, &[&str]); 4] = [
     ("cbmm", &["border", "profile"]),
     ("elastic", &["border", "sampled misses", "smaller size"]),

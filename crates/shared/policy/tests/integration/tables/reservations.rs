@@ -1,4 +1,5 @@
-//! Designs with reservations: FreeBSD, Quicksilver (ATC'20) on FreeBSD 11.2, Navarro et al. (OSDI'02), the ideal.
+//! Designs with reservations: FreeBSD, Quicksilver (ATC'20) on FreeBSD 11.2, Navarro et al. (OSDI'02), and the ideal
+//! design.
 
 use superpage_policy::rules::{Locking, Prefault, ResidentCount};
 use superpage_policy::{
@@ -30,23 +31,23 @@ const NO_DAEMON: &str = "it has no such thread";
 
 const CLEAN: [u64; 8] = [0; 8];
 const DIRTY: [u64; 8] = [!0; 8];
-/// All but the page that faults, the first.
+/// All pages except for the faulting one, the first.
 const OTHERS: [u64; 8] = [!1, !0, !0, !0, !0, !0, !0, !0];
 const MIXED: [u64; 8] = [!0, 0, !0, !0, !0, !0, !0, !0];
 
-/// What the presets of this family differ in.
+/// Differences between the presets of this family.
 struct Reserving {
-    /// Clean pages of anonymous memory count as written.
+    /// Whether clean pages of anonymous memory count as written.
     relaxed: bool,
-    /// Pages on each side that are mapped too.
+    /// Number of pages on each side of a fault that are mapped too.
     around: u8,
-    /// A write to a clean superpage splits it.
+    /// Whether a write to a clean superpage splits it.
     demotes: bool,
-    /// Anonymous memory may have reservations past its end.
+    /// Whether anonymous memory may have reservations past its end.
     past_end: bool,
-    /// Reservations are taken from each other.
+    /// Whether a reservation may be preempted for another one.
     preempts: bool,
-    /// Entries without the accessed bit hinder.
+    /// Whether entries without the accessed bit prevent promotion.
     needs_accessed: bool,
 }
 
@@ -59,7 +60,7 @@ const PLAIN: Reserving = Reserving {
     needs_accessed: false,
 };
 
-/// A page in memory, not mapped.
+/// Facts about a page that is in memory but not mapped.
 fn soft(dirty: [u64; 8]) -> Facts {
     let resident = Page::Resident { cow: false, shared: false };
     fresh().full(dirty).page(resident).region(|region| region.is_mapped = false)
@@ -104,7 +105,7 @@ fn faults(design: &Reserving) -> Table {
     ]
 }
 
-/// Superpages in place: `pmap_promote_pde` after a page was mapped, `vm_fault_soft_fast` before.
+/// Promotion in place: `pmap_promote_pde` after a page was mapped, `vm_fault_soft_fast` before.
 #[rustfmt::skip]
 fn promotion(design: &Reserving) -> Table {
     let (mapped, read, write) = (Event::Mapped, Event::Prepared { write: false }, Event::Prepared { write: true });
@@ -139,7 +140,7 @@ fn promotion(design: &Reserving) -> Table {
     ]
 }
 
-/// At so many pages the rest is prepared at once; `None`: never.
+/// At this number of pages the rest is prepared at once; `None`: never.
 #[rustfmt::skip]
 fn filling(from: Option<u16>) -> Table {
     let populated = Event::Populated;
@@ -165,7 +166,7 @@ fn filling(from: Option<u16>) -> Table {
     ]
 }
 
-/// Memory runs out: reservations are broken first.
+/// When memory runs out, reservations are broken first.
 #[rustfmt::skip]
 fn pressure(design: &Reserving) -> Table {
     vec![
@@ -186,7 +187,7 @@ fn pressure(design: &Reserving) -> Table {
     ]
 }
 
-/// Efforts that a design without compaction and reclaim has: nothing but what is free.
+/// Without compaction and reclaim, an effort can use only free memory.
 #[rustfmt::skip]
 fn no_effort() -> Table {
     use superpage_policy::rules::Effort;
@@ -221,7 +222,7 @@ fn evacuation() -> Table {
     ]
 }
 
-/// Quicksilver's asynchronous variants: reservations with so many pages are completed, 200,000 pages a second.
+/// Quicksilver's asynchronous variants: reservations with this many pages are filled, 200,000 pages a second.
 #[rustfmt::skip]
 fn background(least: u16) -> Table {
     let waits = |waiting| fresh().machine(|machine| machine.waiting = waiting);
@@ -274,7 +275,7 @@ struct Settings {
     zeroing: Zeroing,
     daemons: Vec<(Daemon, u64)>,
     reads: Vec<Reads>,
-    /// Up to how many pages faults in a reservation need no second thought, and where advised against.
+    /// Number of pages below which faults in a reservation are all alike: normally, and with advice against superpages.
     below: [Plain; 2],
 }
 
@@ -303,7 +304,7 @@ impl Settings {
     }
 }
 
-/// All of a design but its filling, its daemons and its settings.
+/// All tables of a design except for filling, daemons and constants.
 fn reserving(design: &Reserving) -> Table {
     let list = "nothing scans: no list";
     let prefault =
@@ -331,7 +332,7 @@ fn reserving(design: &Reserving) -> Table {
 const SCANS: [Daemon; 5] =
     [Daemon::Scan, Daemon::Sample, Daemon::Prezero, Daemon::Compact, Daemon::Recover];
 
-/// Presets with a table of their own here.
+/// Returns the tables of presets that are tested here.
 pub fn table(preset: &str) -> Option<Table> {
     Some(match preset {
         "freebsd" => freebsd(&PLAIN),
@@ -391,7 +392,7 @@ fn quicksilver(sync: Option<u16>, background_at: Option<u16>) -> Table {
     tables.into_iter().flatten().collect()
 }
 
-/// Three sizes; all that is known of it is from the paper.
+/// Three sizes; the paper is the only source.
 #[rustfmt::skip]
 fn navarro() -> Table {
     let sizes = orders(&[4, 7, 9]);
@@ -418,7 +419,7 @@ fn navarro() -> Table {
     tables.into_iter().flatten().collect()
 }
 
-/// The upper bound: as Quicksilver's Sync-1, at no cost.
+/// The upper bound: like Quicksilver's Sync-1, but without costs.
 fn ideal() -> Table {
     let settings = Settings {
         physical: Physical {

@@ -21,7 +21,7 @@ const ASYNC: &str = "HawkEye at ATC'20's commit 9b5a97: no superpages in mm/memo
 const KSWAPD: &str = "mm/vmscan.c of 4.3: kswapd, balance_pgdat";
 const NO_DAEMON: &str = "neither has such a thread";
 
-/// Faults map base pages, whatever was advised.
+/// Faults map base pages, with any advice.
 #[rustfmt::skip]
 fn faults(source: &'static str) -> Table {
     let page = |at: u64| fresh().populated(9).with(|facts| facts.place.0 += at);
@@ -74,7 +74,7 @@ fn common(source: &'static str) -> Table {
     all.into_iter().flatten().collect()
 }
 
-/// Presets with a table of their own here.
+/// Returns the tables of presets that are tested here.
 pub fn table(preset: &str) -> Option<Table> {
     Some(match preset {
         "ingens" => ingens(460, None),
@@ -110,7 +110,7 @@ fn no_compaction() -> Table {
     vec![at("no compaction behind", source, tick(Daemon::Compact), machine, PERIOD)]
 }
 
-/// At most so many blocks in a pass.
+/// A pass compacts at most this many blocks.
 #[rustfmt::skip]
 fn periodic_compaction(blocks: usize) -> Table {
     const KCOMPACTD: &str = "Ingens, osa/hugepage_scan.c: osa_hpage_compactd with compact_sleep_millisecs 100 (ATC'20's scripts)";
@@ -168,12 +168,12 @@ fn worklist(least: u16) -> Table {
     table
 }
 
-/// What the presets of HawkEye differ in.
+/// Differences between the presets of HawkEye.
 struct HawkEye {
-    /// The process that suffers most, not all.
+    /// Whether the daemon serves only the process with the most TLB misses.
     one_process: bool,
     every: u64,
-    /// What a pass may use of a CPU's time.
+    /// CPU time that a pass may use; `None`: no limit.
     share: Option<u64>,
 }
 
@@ -198,7 +198,7 @@ fn hawkeye(design: &HawkEye) -> Table {
     table
 }
 
-/// The hottest regions first: of all processes, or of the one that suffers most.
+/// The hottest regions come first: of all processes, or of the one with the most TLB misses.
 #[rustfmt::skip]
 fn ranked(design: &HawkEye) -> Table {
     const OHP: &str = "HawkEye, mm/ohp.c: ohp_get_target_mm; promotion_metric, 8 promotions per wake";
@@ -228,7 +228,7 @@ fn ranked(design: &HawkEye) -> Table {
     table
 }
 
-/// Ranks of regions with so many pages accessed lately, of a superpage, of one without base pages.
+/// Returns ranks of regions with this many recently accessed pages, of a superpage, and of a region without base pages.
 fn ranks(policy: &Policy) -> Vec<Option<u32>> {
     let region = |coverage| Region { coverage, has_table: true, ..Region::default() };
     let mut regions: Vec<Region> = [0, 1, 2, 3, 4, 64, 65, 512].map(region).to_vec();
@@ -247,7 +247,7 @@ impl Covered for Region {
     }
 }
 
-/// The order in which five processes are served; two have too few candidates.
+/// Returns the order in which five processes are served; two have too few candidates.
 fn served(policy: &Policy) -> Vec<u32> {
     let process = |number, walks_permille, served| Process { number, walks_permille, served };
     let all = [
@@ -267,7 +267,8 @@ fn served(policy: &Policy) -> Vec<u32> {
     able.into_iter().map(|(_, number)| number).collect()
 }
 
-/// Accessed bits are cleared, a second later counted; then 5 s, or 19 times as long as that took.
+/// Accessed bits are cleared, and counted a second later. The next round begins after 5 s, or after 19 times the
+/// duration of this round.
 #[rustfmt::skip]
 fn sampling() -> Table {
     const KBIN: &str = "HawkEye, mm/ohp.c: kbinmanager_do_scan, kbinmanager_wait_cpu_bound, update_get_kaddr_index";

@@ -1,5 +1,5 @@
-//! What the designs that set conditions, and that of three sizes, have in common: all were built on Linux' THP.
-//! Repositories of the files that lines name are in the presets.
+//! Common tables of the designs with conditions and of the one with three sizes; all are based on Linux' THP. The
+//! presets name the repositories of the files that lines cite.
 
 use superpage_policy::rules::{Locking, ResidentCount};
 use superpage_policy::{
@@ -19,7 +19,7 @@ pub const OLD: Sources = Sources {
 
 const KSWAPD: &str = "mm/vmscan.c: kswapd, balance_pgdat";
 
-/// Presets with a table of their own here.
+/// Returns the tables of presets that are tested here.
 pub fn table(preset: &str) -> Option<Table> {
     Some(match preset {
         "cbmm" => cbmm::table(),
@@ -30,25 +30,25 @@ pub fn table(preset: &str) -> Option<Table> {
     })
 }
 
-/// What is said once.
+/// Constants of a policy.
 pub struct Once {
     pub physical: Physical,
     pub path: FaultPath,
     pub ahead_non_temporal: Option<bool>,
-    /// With the source of their periods.
+    /// Daemons and their periods, with the source.
     pub daemons: (&'static str, Vec<(Daemon, u64)>),
     pub reads: Vec<Reads>,
-    /// Sizes that the design has, and those that its scan makes.
+    /// Sizes of the design, and sizes that its scan makes.
     pub sizes: (Orders, Orders),
 }
 
 pub const PHYSICAL: Physical = super::dsl::PHYSICAL;
 
-/// Linux before locks of single mappings (6.4).
+/// Linux before per-VMA locks (6.4).
 pub const PATH: FaultPath =
     FaultPath { locking: Locking::SplitPageTable, resident: ResidentCount::Split, ..linux::PATH };
 
-/// All that Linux does, with what the design leaves idle.
+/// All of Linux' behaviour, without the daemons that the design lacks.
 pub fn built_on_linux(thp: &Thp, sources: &Sources, missing: &[Daemon], once: Once) -> Table {
     let none = idle(
         "inactive memory stays: no daemon; idle time of daemons that there are none of",
@@ -73,7 +73,7 @@ fn said_once(once: Once) -> Table {
     ]
 }
 
-/// Candidates: so many walks in the window to base pages, to a superpage; so many base pages of it accessed.
+/// Ranks of candidates: by walks to base pages and to a superpage in the window, and by accessed base pages.
 pub fn ranks(policy: &Policy) -> [Option<u32>; 5] {
     let region = |coverage| Region { coverage, has_table: true, ..Region::default() };
     let rank = |coverage, misses| policy.rank(&region(coverage), misses);
@@ -81,7 +81,7 @@ pub fn ranks(policy: &Policy) -> [Option<u32>; 5] {
     [rank(0, 0), rank(0, 700), rank(65, 0), rank(512, 7), policy.rank(&large, 700)]
 }
 
-/// Accessed bits are cleared, counted when the window is over, and cleared again after a rest.
+/// Accessed bits are cleared, counted at the end of the window, and cleared again after a rest.
 pub fn sampling(source: &'static str, (window, rest): (u64, u64), newest_percent: u32) -> Table {
     let took = |ticks| fresh().machine(|machine| machine.spent_in_piece = ticks);
     let sample = || tick(Daemon::Sample);
@@ -106,7 +106,7 @@ pub fn sampling(source: &'static str, (window, rest): (u64, u64), newest_percent
     ]
 }
 
-/// A superpage is free, and not zeroed; much memory is.
+/// A superpage that is not zeroed is free, and much memory is free.
 pub fn roomy(facts: Facts) -> Facts {
     facts.machine(|machine| {
         (machine.free, machine.pages, machine.free_superpages) = (900, 1000, 1);

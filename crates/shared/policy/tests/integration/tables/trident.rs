@@ -23,7 +23,7 @@ const WP: &str = "mm/huge_memory.c: do_huge_pud_wp_page";
 const GFP: &str = "mm/huge_memory.c: alloc_hugepage_direct_gfpmask";
 const SCAN_PUD: &str = "mm/khugepaged.c: khugepaged_scan_pud";
 const SLOT: &str = "mm/khugepaged.c: khugepaged_scan_mm_slot";
-/// The kernel goes on behind the extent where no 1 GiB is to be had.
+/// If no superpage of 1 GiB is available, the kernel continues behind the extent.
 const BELOW: &str = "docs/facts.md: Sizes; decided here for all designs of several sizes";
 
 const DAEMONS: &str = "mm/khugepaged.c: khugepaged_scan_sleep_millisecs 10000; kswapd every 100 ms";
@@ -32,14 +32,14 @@ const MISSING: [Daemon; 5] =
     [Daemon::Evacuate, Daemon::Fill, Daemon::Sample, Daemon::Recover, Daemon::Split];
 const INSPECTED: Event = Event::Inspected { requested: false };
 
-/// Amid a mapping in which no 1 GiB fits.
+/// Facts about a page in a mapping that is too small for 1 GiB.
 fn below_giant() -> Facts {
     let small = || -> Orders { (1..GIANT).collect() };
     fresh()
         .region(|region| (region.begins, region.ends, region.absent) = (small(), small(), small()))
 }
 
-/// A candidate of 1 GiB with so many pages.
+/// Facts about a candidate of 1 GiB with this many pages.
 fn giant(pages: u32) -> Facts {
     candidate(512).extent(|extent| (extent.order, extent.populated) = (GIANT, pages))
 }
@@ -155,7 +155,7 @@ fn larger_candidates() -> Table {
     ]
 }
 
-/// 8 extents of 1 GiB in 10 s, 2,097,152 pages; 10 s of rest after a failure.
+/// A pass scans 8 extents of 1 GiB (2,097,152 pages) every 10 s; after a failure the daemon rests for 10 s.
 #[rustfmt::skip]
 fn passes() -> Table {
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);

@@ -61,7 +61,7 @@ fn advice(root: &Root) -> String {
         let gigantic = status.gigantic.iter().filter(|(_, is)| **is == Some(true));
         for (size, _) in gigantic {
             text += &format!(
-                "\nPages of {size} are never made on demand, and are had best at boot: \
+                "\nThe kernel never makes pages of {size} on demand; reserve them at boot: \
                  superpage pool boot\n"
             );
         }

@@ -18,7 +18,7 @@ pub fn plan(
     for owner in &request.mounts {
         for size in status.pools.sizes.keys() {
             let limit = request.max_size.map(|limit| whole(limit, *size));
-            let limits = Limits { size: limit, inodes: request.max_inodes };
+            let limits = Limits { size: limit, inodes: request.max_inodes, ..Limits::default() };
             plans.push(mounts::plan(context.root, owner, *size, limits).map_err(refused)?);
         }
     }

@@ -136,7 +136,7 @@ impl Decision {
     fn without_preload(&mut self, request: &Request, around: &SystemState, target: &Target) {
         let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
         if !is_asked && request.preload != Preload::No {
-            self.warnings.push("nothing is asked for that this program would heed".to_string());
+            self.warnings.push("none of the requests applies to this program".to_string());
         }
     }
 

@@ -1,9 +1,8 @@
-//! What a script can test of the commands, from the manual pages and the behaviour of libhugetlbfs 2.24: the
-//! exit status, what is on which stream, and the words in it.
+//! What a script can observe of the commands, by the manual pages and the behaviour of libhugetlbfs 2.24: the exit
+//! status, the text on each stream, and its words.
 //!
-//! Failures are 1, whatever they are. Usage goes to standard error, with 0 where it was asked for.
-//! `hugectl` starts its program also where it cannot have what was asked for, with a warning. Where
-//! this differs from libhugetlbfs on purpose the row says `mended`.
+//! Every failure has status 1. Usage goes to standard error, with status 0 if it was requested. `hugectl` starts its
+//! program even if a request cannot be met, with a warning. Rows marked `mended` differ from libhugetlbfs on purpose.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +11,10 @@ use std::process::Command;
 use super::{command, tool};
 use crate::common::{NO_POOL, has_pool, stderr, stdout};
 
-/// A command line, its status, and words on standard output and standard error. No words: nothing.
+/// A command line, its status, and texts on standard output and standard error. An empty list means no output.
 type Row = (&'static str, i32, &'static [&'static str], &'static [&'static str]);
 
-/// Words that stand for any text.
+/// Matches any text.
 const ANY: &[&str] = &[""];
 
 fn check(name: &str, rows: &[Row], places: &[(&str, &str)]) {
@@ -80,7 +79,7 @@ fn hugectl() {
             ("--no-preload=1 true", 1, &[], &["doesn't allow an argument"]),
             ("--verbose 100 true", 1, &[], &["hugectl: ERROR: 100: verbosity out of range 0-99"]),
             ("--verbose=-1 true", 1, &[], &["hugectl: ERROR: -1: verbosity out of range 0-99"]),
-            // The program's status is the command's, and only failures to start are its own.
+            // The command's status is the program's; only failures to start it have a status of their own.
             ("-q -q true", 0, &[], &[]),
             ("-q -q false", 1, &[], &[]),
             ("-q -q sh EXIT9", 9, &[], &[]),
@@ -90,7 +89,7 @@ fn hugectl() {
             ("/etc/passwd", 1, &[], &["hugectl: ERROR: exec failed: "]),
             ("/", 1, &[], &["hugectl: ERROR: exec failed: "]),
             ("-q -q no-such-program", 1, &[], &[]),
-            // What cannot be had is a warning.
+            // A request that cannot be met gives a warning.
             ("--heap=banana true", 0, &[], &["hugectl: WARNING: ", "invalid page size `banana`"]),
             ("--text=33M true", 0, &[], &["hugectl: WARNING: ", "invalid page size `33M`"]),
             ("--heap=8T true", 0, &[], &["hugectl: WARNING: ", "no hugetlb pool of 8 TiB"]),
@@ -108,7 +107,7 @@ fn hugectl() {
             ("-q --heap=8T true", 0, &[], &[]),
             ("--force-preload --heap=8T -q true", 0, &[], &[]),
             ("--no-preload --heap true", 0, &[], &["hugectl: WARNING: nothing is preloaded"]),
-            // A dry run prints what would be set, one assignment a line, and starts nothing.
+            // A dry run prints what it would set, one assignment per line, and starts nothing.
             ("--dry-run", 0, &["HUGETLB_VERBOSE='2'\n"], &[]),
             ("--dry-run no-such-program", 0, &["HUGETLB_VERBOSE='2'\n"], ANY),
             ("--dry-run --verbose 99", 0, &["HUGETLB_DEBUG='yes'\nHUGETLB_VERBOSE='99'\n"], ANY),
@@ -122,7 +121,7 @@ fn hugectl() {
             ("--dry-run --no-reserve", 0, &["HUGETLB_NO_RESERVE='yes'\n"], ANY),
             ("--dry-run --share-text", 0, &["HUGETLB_SHARE='1'\n"], ANY),
             ("--dry-run --library-path /x", 0, &["LD_LIBRARY_PATH='/x/"], ANY),
-            // mended: a level after -v was taken for the program.
+            // mended: libhugetlbfs took a level after -v for the program.
             ("-v 3 true", 0, &[], &["INFO: HUGETLB_VERBOSE='3'"]),
         ],
         &[("EXIT9", &exit9())],
@@ -135,7 +134,7 @@ fn hugectl() {
     check("hugectl", rows, &[]);
 }
 
-/// A script that ends with 9, by its path, which has no blank in it.
+/// A script that ends with 9, given by its path, which contains no blank.
 fn exit9() -> String {
     static PATH: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let write = || {
@@ -209,7 +208,7 @@ fn hugeedit() {
     );
 }
 
-/// What is wrong with the words alone is said on a machine without pools as well.
+/// Errors in the arguments alone are reported on a machine without pools too.
 #[test]
 fn hugeadm_reads_its_words_first() {
     check(
@@ -235,7 +234,7 @@ fn hugeadm_reads_its_words_first() {
             ("--pool-pages-min 2M:", 1, &[], &["invalid adjustment"]),
             ("--pool-pages-max 2M:banana", 1, &[], &["invalid adjustment"]),
             ("--pool-pages-min banana:1", 1, &[], &["unknown page size"]),
-            // mended: these ended with 0.
+            // mended: libhugetlbfs ended with 0 for these.
             ("--pool-pages-min 2M:10Q", 1, &[], &["`10Q`"]),
             ("--persist", 1, &[], &["--add-temp-swap"]),
             ("--thp-always --thp-never", 1, &[], &["exclude each other"]),
@@ -259,16 +258,16 @@ fn hugeadm() {
             ("--page-sizes-all", 0, &["2097152\n"], &[]),
             ("--explain", 0, &["Total System Memory: ", "Huge page pools:\n"], ANY),
             ("-d --pool-list", 0, &["HUGETLB_VERBOSE='2'\n"], &[]),
-            // Nothing of these is carried out.
+            // These commands change nothing.
             ("--pool-pages-min 4M:1", 1, &[], &["unknown page size"]),
             ("--pool-pages-max 4M:1", 1, &[], &["unknown page size"]),
             ("--set-shm-group no-such-group", 1, &[], &["no-such-group"]),
             ("--create-user-mounts no-such-user", 1, &[], &["no-such-user"]),
             ("--create-group-mounts no-such-group", 1, &[], &["no-such-group"]),
-            // mended: these ended with 0.
+            // mended: libhugetlbfs ended with 0 for these.
             ("--pool-pages-min 2M:33M", 1, &[], &["32M (16 pages) or 34M (17 pages)"]),
             ("--pool-pages-min 2M:1000000000", 1, &[], &["more fit"]),
-            // mended: a dry run did what it printed.
+            // mended: in libhugetlbfs a dry run carried out what it printed.
             ("--dry-run --pool-pages-min 2M:+3", 0, &["HUGETLB_VERBOSE='2'\necho "], &[]),
             (
                 "--dry-run --thp-never",
@@ -300,13 +299,13 @@ fn hugeadm_of_a_user_who_may_not() {
     let setpriv = Command::new("setpriv").arg("--version").output();
     testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
     testkit::require!(has_pool(), "{NO_POOL}");
-    // A pool that another test has just made larger would need nothing more.
+    // Another test could enlarge a pool meanwhile, so that this command would have nothing to do.
     testkit::lock_machine!(shared);
     let dir = tempfile::tempdir().unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(dir.path(), everybody).unwrap();
     let copy = dir.path().join("hugeadm");
-    // By another process: a child of another test's could hold it open for writing while it is executed.
+    // `cp` writes the copy: otherwise a child of another test could hold it open for writing while it is executed.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_superpage")).arg(&copy).status();
     assert!(copied.unwrap().success());
     for line in [
@@ -329,7 +328,7 @@ fn hugeadm_of_a_user_who_may_not() {
         assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
         let said = stderr(&output);
         assert!(said.starts_with("hugeadm:ERROR: "), "{line}: {said}");
-        // EACCES or EPERM, in the words of the C library.
+        // EACCES or EPERM, as text of the C library.
         let is_denied = said.contains("Permission denied") || said.contains("not permitted");
         assert!(is_denied, "{line}: {said}");
     }
@@ -338,7 +337,7 @@ fn hugeadm_of_a_user_who_may_not() {
     assert_eq!(output.unwrap().status.code(), Some(0), "everybody may look");
 }
 
-/// `HUGETLB_VERBOSE` and `HUGETLB_DEBUG` hold for the commands too.
+/// `HUGETLB_VERBOSE` and `HUGETLB_DEBUG` set the verbosity of the commands too.
 #[test]
 fn the_environment_says_how_much_is_said() {
     for (variable, value, says) in [
@@ -356,7 +355,7 @@ fn the_environment_says_how_much_is_said() {
 mod exclusive {
     use super::*;
 
-    /// An empty pool and one of two pages: the program runs on both, and is told of the first.
+    /// With an empty pool, and with a pool of two pages, the program runs; the empty pool gives a warning.
     #[test]
     fn hugectl_starts_its_program_on_any_pool() {
         testkit::require!(testkit::is_root(), "not root: no pool can be changed");

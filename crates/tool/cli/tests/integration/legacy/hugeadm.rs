@@ -1,4 +1,4 @@
-//! hugeadm: lists, dry runs that change nothing, refusals, and what is really changed.
+//! hugeadm: lists, dry runs that change nothing, errors, and real changes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{refuses, tool};
 use crate::common::{NO_POOL, POOL, has_pool, stderr, stdout};
 
-/// Every file that hugeadm could write, by name, and what else it could change.
+/// Returns every file that hugeadm could write, by name, and other state that it could change.
 fn machine() -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut dirs = vec![
@@ -20,7 +20,7 @@ fn machine() -> Vec<(String, String)> {
             if path.is_dir() { dirs.push(path) } else { files.push(path) }
         }
     }
-    // What counts by itself, here and below.
+    // These counters, here and below, change by themselves.
     let counts = ["free_", "resv_", "surplus_", "full_scans", "pages_collapsed", "stats"];
     files.retain(|file| !counts.iter().any(|word| file.to_string_lossy().contains(word)));
     let others = ["/proc/sys/kernel/shmmax"].map(PathBuf::from);
@@ -36,7 +36,7 @@ fn machine() -> Vec<(String, String)> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mounts: String = mounts.lines().filter(|line| line.contains("hugetlbfs")).collect();
     all.push(("mounts".to_string(), mounts));
-    // Without how much of it is used.
+    // Leave out how much of each swap file is used.
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let swaps = swaps.lines().filter_map(|line| line.split_whitespace().next());
     all.push(("swaps".to_string(), swaps.collect::<Vec<_>>().join(" ")));
@@ -45,7 +45,7 @@ fn machine() -> Vec<(String, String)> {
     all
 }
 
-/// Words that are wrong by themselves, on a machine without pools as well.
+/// Errors in the arguments alone are reported on a machine without pools too.
 #[test]
 fn junk_is_refused_without_a_look_at_pools() {
     refuses(
@@ -82,7 +82,7 @@ fn junk_is_refused_without_a_look_at_pools() {
     );
 }
 
-/// Takes away what the test mounted.
+/// Unmounts on drop what the test mounted.
 struct NoMounts;
 
 impl Drop for NoMounts {
@@ -96,12 +96,12 @@ impl Drop for NoMounts {
     }
 }
 
-/// They change settings, or compare what a run of somebody else may change for a moment: the launcher grows the pool where
-/// memory is fragmented.
+/// These tests change settings, or compare settings that another run may change for a moment: the launcher grows the
+/// pool if memory is fragmented.
 mod exclusive {
     use super::*;
 
-    /// What is known to be right on this machine: a line each, of libhugetlbfs' hugeadm.
+    /// Each line of libhugetlbfs' hugeadm whose right value on this machine is known.
     #[test]
     fn lists_are_as_scripts_read_them() {
         testkit::require!(has_pool(), "{NO_POOL}");
@@ -117,7 +117,7 @@ mod exclusive {
         let row = lines.find(|line| line.trim_start().starts_with("2097152 ")).unwrap();
         assert!(row.starts_with(&format!("   2097152 {min:>8} {total:>8} {max:>8}")), "{row}");
         assert!(list.lines().all(|line| line.len() == 46), "{list}");
-        // Shortened, and with what does nothing to a list.
+        // Abbreviated options, and options that do not affect a list.
         for words in [&["--pool-l"][..], &["-v", "--pool-list"]] {
             assert_eq!(stdout(&tool("hugeadm", words)), list);
         }
@@ -326,7 +326,7 @@ mod exclusive {
         );
         let _pools = testkit::PoolsAsFound::note();
         let _mounts = NoMounts;
-        // By name: how much of a swap file is used changes by itself.
+        // Compare names only: the used part of a swap file changes by itself.
         let swaps = || {
             let text = fs::read_to_string("/proc/swaps").unwrap();
             let names = text.lines().skip(1).filter_map(|line| line.split_whitespace().next());
@@ -352,7 +352,7 @@ mod exclusive {
         let file = fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
         let off = Command::new("swapoff").arg(&file).status();
         assert!(off.is_ok_and(|status| status.success()) && found.contains(dir), "{found}");
-        // A pool that does not grow needs none.
+        // A pool that does not grow needs no swap.
         let output = tool("hugeadm", &["--pool-pages-min", "2M:-1", "--add-temp-swap=2"]);
         assert_eq!((output.status.code(), swaps()), (Some(0), before));
     }

@@ -1,4 +1,4 @@
-//! hugectl: the environment it prints, what it refuses, and what a program then has.
+//! hugectl: the environment that it prints, its errors, and the pages that a program gets.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{command, tool};
 use crate::common::{NO_POOL, has_pool, has_thp, stderr, stdout, thp_fallbacks};
 
-/// The lines of a dry run, without those of the verbosity.
+/// Returns the lines of a dry run, without those about the verbosity.
 fn dry_run(words: &[&str]) -> Vec<String> {
     let output = tool("hugectl", &[&["--dry-run"], words].concat());
     assert_eq!(output.status.code(), Some(0), "{words:?}: {}", stderr(&output));
@@ -16,7 +16,7 @@ fn dry_run(words: &[&str]) -> Vec<String> {
     lines.map(str::to_string).collect()
 }
 
-/// The lines that libhugetlbfs' own hugectl prints, without those about where its library is.
+/// The expected lines are those of libhugetlbfs' own hugectl, without those about the path of its library.
 #[test]
 fn a_dry_run_prints_the_old_lines_and_what_is_really_set() {
     for (words, old) in [
@@ -53,7 +53,7 @@ fn a_dry_run_prints_the_old_lines_and_what_is_really_set() {
 
 #[test]
 fn the_programs_end_is_ours() {
-    // No part that this program would heed is asked for, which is a warning.
+    // No part of the program's memory is requested, which gives a warning.
     for (script, code, signal) in [
         ("exit 0", Some(0), None),
         ("exit 9", Some(9), None),
@@ -62,7 +62,7 @@ fn the_programs_end_is_ours() {
         let status = tool("hugectl", &["sh", "-c", script]).status;
         assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
     }
-    // No process between the caller and the program: it has the pid that was started.
+    // There is no process between the caller and the program, so the program has the pid that was started.
     let mut child = command("hugectl");
     child.args(["-q", "sh", "-c", "echo $$"]).stdout(std::process::Stdio::piped());
     let child = child.spawn().unwrap();
@@ -72,14 +72,14 @@ fn the_programs_end_is_ours() {
     assert_eq!(stdout(&output), "no --heap\n");
 }
 
-/// A program that fills memory and prints the part of it that lies on superpages, in kB.
+/// A program that fills memory and prints how much of it is on superpages, in kB.
 const FILLS: &str = "import re\n\
     x = bytearray(40 << 20)\n\
     x[::4096] = b'1' * len(x[::4096])\n\
     s = open('/proc/self/smaps').read()\n\
     print(sum(map(int, re.findall('(?:AnonHugePages|Private_Hugetlb): *([0-9]+)', s))))";
 
-/// The same with 80 objects of 512 KiB, of which none holds a superpage.
+/// The same with 80 objects of 512 KiB, none of which contains a superpage.
 fn fills_in_pieces() -> String {
     FILLS.replace(
         "bytearray(40 << 20)\nx[::4096] = b'1' * len(x[::4096])",
@@ -87,7 +87,7 @@ fn fills_in_pieces() -> String {
     )
 }
 
-/// KiB of the heap of a program that lie on superpages, and what was said.
+/// Returns the KiB of a program's heap on superpages, and hugectl's messages.
 fn heap(words: &[&str]) -> (u64, String) {
     filled(words, FILLS)
 }
@@ -134,7 +134,7 @@ mod exclusive {
         assert!(kib >= 36 << 10, "pieces: {kib} kB on superpages: {said}");
         assert!(testkit::leave_free(4), "fewer than before");
         let said = heap(&["--heap"]).1;
-        // A line for each process that ran short: python3 may be a script.
+        // There is one line for each process that ran short; python3 may be a script, which is another process.
         let pages = |line: &str, words: &str| -> Option<u64> {
             line.split_once(words)?.0.split_whitespace().next_back()?.parse().ok()
         };
@@ -144,7 +144,7 @@ mod exclusive {
         let (wanted, had) = told.max().unwrap_or_else(|| panic!("{said}"));
         assert!(wanted >= 20 && had <= 4, "{said}");
         assert_eq!(heap(&["-q", "--heap"]).1, "");
-        // An empty pool is a warning, and the program runs.
+        // An empty pool gives a warning, and the program runs.
         assert!(testkit::leave_free(0), "fewer than before");
         let (kib, said) = heap(&["--heap"]);
         assert!(kib == 0 && said.contains("hugeadm --pool-pages-min 2M:+N"), "{kib} kB: {said}");

@@ -1,4 +1,4 @@
-//! hugeedit on real and on hostile files.
+//! hugeedit on real files and on malformed ones.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -25,7 +25,7 @@ fn marks_and_unmarks_to_the_same_bytes() {
     for line in marked.lines() {
         assert_eq!(line.ends_with("HUGE pages"), !line.contains("()"), "{line}");
     }
-    // Two bits, and nothing about the file but its bytes.
+    // Only two bits of the file change, and none of its attributes.
     let after = (fs::read(&path).unwrap(), path.metadata().unwrap());
     let changed = before.0.iter().zip(&after.0).filter(|(a, b)| a != b).count();
     assert_eq!((changed, before.0.len()), (2, after.0.len()));
@@ -35,7 +35,7 @@ fn marks_and_unmarks_to_the_same_bytes() {
 
     let data = stdout(&tool("hugeedit", &["--dat", name]));
     assert!(data.lines().all(|line| line.ends_with("HUGE pages") == line.contains("(DATA)")));
-    // Its bss lies behind its data, in the same segment.
+    // bss follows data in the same segment.
     let bss = tool("hugeedit", &["--bss", name]);
     assert_eq!(bss.status.code(), Some(1));
     assert!(stderr(&bss).contains("no segment of its own"), "{}", stderr(&bss));

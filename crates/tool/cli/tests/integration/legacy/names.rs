@@ -1,4 +1,4 @@
-//! One program under many names.
+//! One program with many names.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn links_and_subcommands_are_the_same() {
     let hard = dir.path().join("pagesize");
     std::fs::hard_link(env!("CARGO_BIN_EXE_superpage"), &hard).unwrap();
     assert_eq!(Command::new(&hard).arg("-a").output().unwrap(), tool("pagesize", &["-a"]));
-    // The name counts, not the file.
+    // The name in argv[0] counts, not the file's.
     let other = Command::new(env!("CARGO_BIN_EXE_superpage")).arg0("/x/hugeedit").output().unwrap();
     assert!(stderr(&other).starts_with("hugeedit: "), "{other:?}");
     let other = Command::new(env!("CARGO_BIN_EXE_superpage")).arg0("hugeedits").output().unwrap();

@@ -1,4 +1,4 @@
-//! Random events, as executors can come by them: what a policy never asked for does not happen to it.
+//! Random events that are possible for executors: an action that a policy never requested has no outcome.
 
 mod facts;
 
@@ -13,7 +13,7 @@ use superpage_policy::{
 
 use crate::tables::dsl::SCALE;
 
-/// Whether a daemon goes to a candidate.
+/// Whether the action makes a daemon visit a candidate.
 fn visits(action: Action) -> bool {
     matches!(
         action,
@@ -45,13 +45,13 @@ impl Random {
         self.of(100) < chance
     }
 
-    /// Any number of digits is as likely as any other.
+    /// Draws a number. All numbers of bits are equally likely.
     fn magnitude(&mut self, bits: usize) -> u64 {
         let bits = self.of(bits + 1);
         self.next() & ((1 << bits) - 1)
     }
 
-    /// Pages of a superpage's worth; its edges often.
+    /// Draws a number of pages in a superpage, often at either end of the range.
     fn pages(&mut self) -> u16 {
         match self.of(4) {
             0 => [0, 1, 2, 511, 512][self.of(5)],
@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// Two policies that did the same so far, and what they asked for.
+/// Two policies that have behaved alike so far, and what they have requested.
 struct World {
     policies: [Policy; 2],
     random: Random,
@@ -78,14 +78,14 @@ struct World {
     has_prezeroed: bool,
     daemons: Vec<Daemon>,
     seen: Seen,
-    /// The page after that of the last fault.
+    /// The page after the last fault's page.
     ahead: u64,
 }
 
-/// Pieces of a long pass of a daemon.
+/// Number of pieces of a long pass of a daemon.
 const PIECES: usize = 600;
 
-/// What was done at least once.
+/// What happened at least once.
 #[derive(Default)]
 struct Seen {
     fresh: bool,
@@ -99,22 +99,22 @@ struct Seen {
     woken: bool,
     zeroed_ahead: bool,
     ranked: bool,
-    /// An allocation compacted; a compaction whose failure puts others off; one ahead of need.
+    /// Whether memory was compacted: for an allocation, by a compaction whose failure defers others, and ahead of need.
     compacted: [bool; 3],
-    /// Orders of parts of candidates.
+    /// Orders of superpages made of parts of candidates.
     parts: Vec<u8>,
-    /// Daemons that did something.
+    /// Daemons that did some work.
     worked: Vec<Daemon>,
 }
 
-/// They did not do the same.
+/// The policies behaved differently.
 struct Differ;
 
 type Told = Result<Action, Differ>;
 
-/// Whether what designs do differs somewhere.
+/// Returns whether the behaviour of two designs differs somewhere.
 pub fn is_told_apart(a: &Design, b: &Design) -> bool {
-    // Reservations larger than a region are asked for as if the page table had their superpage.
+    // Reservations larger than a region are tested as if the page table had superpages of that size.
     let superpage = a.policy(SCALE).physical().reserved.largest().unwrap_or(0).max(9);
     let scale = Scale { superpage, ..SCALE };
     (0..400).any(|seed| {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Something happens, and all that follows from it.
+    /// Makes a random event happen, with all its consequences.
     fn happens(&mut self) -> Result<(), Differ> {
         match self.random.of(16) {
             0..6 => self.fault(),
@@ -260,7 +260,7 @@ impl World {
         Ok(())
     }
 
-    /// What is mapped changes.
+    /// Changes a mapping.
     fn change(&mut self) -> Result<(), Differ> {
         let facts = self.facts();
         let (whole, private) = (self.random.percent(40), self.random.percent(70));
@@ -335,14 +335,14 @@ impl World {
     fn candidate(&mut self, daemon: Daemon, from: Action) -> Result<(), Differ> {
         let mut facts = self.facts();
         if from == Action::Daemon(DaemonAction::Scan(ScanAction::Visit(Candidates::Best))) {
-            // What is ranked was accessed.
+            // A region that is ranked was accessed.
             facts.region.coverage = facts.region.coverage.max(1);
         }
         if daemon == Daemon::Scan
             && self.random.percent(50)
             && let Some(order) = self.policies[0].scanned_sizes().above(9).largest()
         {
-            // A scan is asked of its largest size first.
+            // A scan asks for its largest size first.
             let extent = &mut facts.extent;
             *extent = Extent {
                 order,
@@ -377,7 +377,7 @@ impl World {
     }
 }
 
-// What is asked once.
+// The constants of the policies.
 
 impl World {
     fn settings_differ(&mut self) -> bool {
@@ -401,7 +401,7 @@ impl World {
     }
 }
 
-/// What of it counts where memory is compacted so.
+/// Returns the properties of physical memory that matter, given how memory was compacted.
 fn physical(policy: &Policy, [direct, deferrable, ahead]: [bool; 3]) -> Physical {
     let all = policy.physical();
     let (share, pages) = all.contended;
@@ -413,7 +413,8 @@ fn physical(policy: &Policy, [direct, deferrable, ahead]: [bool; 3]) -> Physical
     }
 }
 
-/// What of it counts where faults zero more than a base page, and where memory is zeroed ahead.
+/// Returns the properties of zeroing that matter, given whether faults zeroed more than a base page, and whether memory
+/// was zeroed ahead.
 fn zeroing(policy: &Policy, whole: bool, ahead: bool) -> Zeroing {
     let all = policy.zeroing();
     Zeroing {

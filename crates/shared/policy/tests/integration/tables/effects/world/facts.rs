@@ -1,4 +1,4 @@
-//! Facts as they may be under a design.
+//! Random facts that are possible under a design.
 
 use super::*;
 
