@@ -432,7 +432,7 @@ impl Metrics {
         out.gauge(
             "exporter_unnamed_processes",
             None,
-            "Processes of which not even the name could be read.",
+            "Processes, kernel threads included, of which not even the name could be read.",
             count(sample.unnamed),
         )?;
         out.gauge(

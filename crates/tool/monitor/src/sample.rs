@@ -23,7 +23,7 @@ pub struct Sample {
     pub units: Vec<Group>,
     /// The processes by cgroup.
     pub cgroups: Vec<Group>,
-    /// Number of processes of which not even name and cgroup could be read.
+    /// Number of processes, kernel threads included, of which not even name and cgroup could be read.
     pub unnamed: u64,
     /// Whether `/proc` is mounted with hidepid, so that processes of other users may be missing.
     pub hides_processes: bool,

@@ -376,7 +376,8 @@ fn figures(line: &Line, is_wide: bool) -> [String; 7] {
 
 fn draw_memory(frame: &mut Frame, memory: &Memory, title: Rect, below: Rect) {
     let name = safe(&memory.name);
-    let head = format!("memory of {} {name}", memory.process.0);
+    let pid = memory.process.0;
+    let head = format!("memory of {pid} {name}   (why not: superpage map --pid {pid})");
     let width = usize::from(below.width);
     let (lines, rows) = match &memory.space {
         None => (vec![format!("{head}: reading page tables")], Vec::new()),
@@ -597,6 +598,40 @@ khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
                 "     3/3 -         120M  65%   78M   60M     0   110   7s   1.0 web.service",
             ]
         );
+    }
+
+    #[test]
+    fn memory_is_drawn_when_it_is_read_and_says_why_it_is_not() {
+        let mut state = state(9);
+        state.key(Key::Enter, 18);
+        let head = "memory of 9 prog9   (why not: superpage map --pid 9)";
+        let text = screen(&state, 80, 24);
+        assert!(text.starts_with(&format!("{head}: reading page tables\n")), "{text}");
+        let process = (units::Pid(9), 9);
+        state.show(process, Err("the process has ended".into()));
+        let text = screen(&state, 80, 24);
+        assert!(text.starts_with(&format!("{head}\nthe process has ended\n")), "{text}");
+        // This process's own memory: the largest mapping first, as many as fit.
+        let root = host::Root::real();
+        let own = services::Process::read(&root, sys::param::own_pid()).unwrap().unwrap();
+        let space = match AddressSpace::read(&root, &own) {
+            Ok(space) => space,
+            Err(error) => {
+                testkit::skipped!("own memory cannot be read: {error}");
+                return;
+            }
+        };
+        let count = space.extents.len();
+        state.show(process, Ok(space));
+        let text = screen(&state, 100, 24);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[1].contains(" resident, ") && lines[1].ends_with(&format!("{count} mappings"))
+        );
+        assert!(lines[3].trim_start().starts_with("RES  COV SUPER COULD"), "{text}");
+        state.key(Key::End, page(24));
+        let end = screen(&state, 100, 24);
+        assert_ne!(end.lines().nth(4), Some(lines[4]));
     }
 
     #[test]

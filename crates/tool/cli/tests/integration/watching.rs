@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -142,4 +143,31 @@ fn a_socket_goes_with_its_exporter() {
         child.wait().unwrap();
         assert_eq!(path.exists(), signal == libc::SIGKILL, "{signal}");
     }
+}
+
+#[test]
+fn another_users_process_is_counted_as_unreadable_and_never_as_zero() {
+    testkit::require!(testkit::is_root(), "not root: no process of another user");
+    let program = Sleeping::start();
+    let words = ["top", "--interval", "0.1", "--json", "--pid", &program.pid()];
+    let output = superpage(&words).uid(65534).gid(65534).output();
+    testkit::require!(output.is_ok(), "the command lies where nobody may not execute it");
+    let output = output.expect("just asked");
+    testkit::schemas::check_output(&words, &output);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let process = &document["processes"][0];
+    assert_eq!((&process["unread"], &process["memory"]), (&"denied".into(), &Value::Null));
+    assert!(process["resident"].as_u64().unwrap() > 0);
+    let group = &document["cgroups"][0];
+    assert_eq!((&group["denied"], &group["memory"]), (&1.into(), &Value::Null));
+    let words = ["exporter", "--once", "--pid", &program.pid()];
+    let output = superpage(&words).uid(65534).gid(65534).output().unwrap();
+    let text = stdout(&output);
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        line.and_then(|line| line.rsplit(' ').next()).map(str::to_string)
+    };
+    assert_eq!(value("superpage_processes_unreadable").as_deref(), Some("1.0"));
+    assert_eq!(value("superpage_mapped_bytes"), None);
 }
