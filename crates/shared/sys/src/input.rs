@@ -1,4 +1,4 @@
-//! Detects whether another process read from a shared input descriptor.
+//! Input descriptors: whether another process read from a shared one, and waiting for one that may end.
 
 use std::fs::File;
 use std::io::Seek;
@@ -42,11 +42,49 @@ impl Input {
     }
 }
 
+/// What became of an input while it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It has data to read.
+    Data,
+    /// It has ended, as a terminal that was closed.
+    Ended,
+    /// Neither within the time, or a signal arrived.
+    Nothing,
+}
+
+/// `int poll(struct pollfd *fds, nfds_t nfds, int timeout)` of one input, for at most `time`.
+pub fn wait(input: impl AsFd, time: std::time::Duration) -> Waited {
+    let mut polled = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut polled, Some(&time)) {
+        Ok(1..) => {
+            let ended = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+            match polled[0].revents().intersects(ended) {
+                true => Waited::Ended,
+                false => Waited::Data,
+            }
+        }
+        _ => Waited::Nothing,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    #[test]
+    fn waiting_tells_data_from_an_end() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let time = std::time::Duration::from_millis(1);
+        assert_eq!(wait(&reader, time), Waited::Nothing);
+        writer.write_all(b"x").unwrap();
+        assert_eq!(wait(&reader, time), Waited::Data);
+        drop(writer);
+        assert_eq!(wait(&reader, time), Waited::Ended);
+    }
 
     #[test]
     fn what_is_read_of_files_and_pipes_is_seen() {

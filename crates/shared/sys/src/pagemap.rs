@@ -128,7 +128,7 @@ impl Pagemap {
         also: Categories,
         out: &mut Vec<PageRegion>,
     ) -> Result<(), SysError> {
-        self.scan_parts(start, end, wanted, also, out, join)
+        self.scan_parts(start, end, wanted, also, out, |out, first, _| join(out, first))
     }
 
     /// Like [`Self::scan`], in bounded memory and at a pace: after each call of the kernel `each` gets its regions, at
@@ -142,14 +142,23 @@ impl Pagemap {
         mut each: impl FnMut(&[PageRegion]),
     ) -> Result<(), SysError> {
         let mut regions = Vec::new();
-        self.scan_parts(start, end, wanted, Categories::default(), &mut regions, |regions, _| {
-            each(regions);
-            regions.clear();
-            pace.rest();
-        })
+        self.scan_parts(
+            start,
+            end,
+            wanted,
+            Categories::default(),
+            &mut regions,
+            |regions, _, took| {
+                pace.longest = pace.longest.max(took);
+                each(regions);
+                regions.clear();
+                pace.rest();
+            },
+        )
     }
 
-    /// Appends regions to `out`; after each call of the kernel `done` gets `out` and the index of the first new region.
+    /// Appends regions to `out`; after each call of the kernel `done` gets `out`, the index of the first new region, and
+    /// how long the call took.
     fn scan_parts(
         &self,
         start: u64,
@@ -157,7 +166,7 @@ impl Pagemap {
         wanted: Categories,
         also: Categories,
         out: &mut Vec<PageRegion>,
-        mut done: impl FnMut(&mut Vec<PageRegion>, usize),
+        mut done: impl FnMut(&mut Vec<PageRegion>, usize, Duration),
     ) -> Result<(), SysError> {
         let returned = wanted | also | Categories::PRESENT | Categories::PFNZERO | Categories::HUGE;
         let page = crate::param::page_size().bytes();
@@ -186,13 +195,14 @@ impl Pagemap {
             let found = usize::try_from(found).map_err(|_| {
                 SysError::last("ioctl(PAGEMAP_SCAN)", format!("{:?} {from:#x}", self.pid))
             })?;
-            stride = match found == 0 && began.elapsed() < QUICK {
+            let took = began.elapsed();
+            stride = match found == 0 && took < QUICK {
                 true => MAX_STRIDE.min(stride.saturating_mul(2)),
                 false => STRIDE,
             };
             // SAFETY: the kernel initialized `found` regions, at most `vec_len`.
             unsafe { out.set_len(before + found) };
-            done(out, before);
+            done(out, before, took);
             if argument.walk_end <= from {
                 break; // end of the address space
             }
@@ -209,6 +219,7 @@ impl Pagemap {
 #[derive(Debug)]
 pub struct Pace {
     rested: Instant,
+    longest: Duration,
 }
 
 impl Pace {
@@ -220,7 +231,12 @@ impl Pace {
     /// Starts now.
     #[expect(clippy::new_without_default, reason = "a pace starts at a time")]
     pub fn new() -> Self {
-        Self { rested: Instant::now() }
+        Self { rested: Instant::now(), longest: Duration::ZERO }
+    }
+
+    /// The longest call of the kernel so far: the mmap lock was held at most so long at a time.
+    pub fn longest(&self) -> Duration {
+        self.longest
     }
 
     /// Sleeps for 0.3 ms if the last rest is 0.2 ms or longer ago.

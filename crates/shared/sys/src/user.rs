@@ -67,6 +67,23 @@ impl User {
         }))
     }
 
+    /// `int getpwuid_r(uid_t uid, ...)`: the name of a user id; `None`: the id has no name, or the name service fails.
+    /// May ask a server, so callers keep the answer.
+    pub fn name_of(id: u32) -> Option<String> {
+        let mut buffer = vec![0; 16 << 10];
+        // SAFETY: see the module; the strings that `entry` points to lie in `buffer`, which outlives the copy.
+        unsafe {
+            let mut entry = std::mem::zeroed::<libc::passwd>();
+            let mut there = std::ptr::null_mut();
+            let (text, length) = (buffer.as_mut_ptr(), buffer.len());
+            libc::getpwuid_r(id, &mut entry, text, length, &mut there);
+            if there.is_null() {
+                return None;
+            }
+            Some(CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
+        }
+    }
+
     /// `setgroups(2)`, `setgid(2)`, `setuid(2)` in a forked child, irreversibly. Does nothing if this process already
     /// runs as the user. Changing the user clears the parent-death signal (prctl(2)), so this function sets it again.
     pub(crate) fn become_user(&self) -> io::Result<()> {
@@ -100,6 +117,8 @@ mod tests {
         assert!(root.groups.contains(&0) && root.home.is_absolute(), "{root:?}");
         assert_eq!(User::find("no such user").unwrap(), None);
         assert_eq!(User::find("a\0b").unwrap(), None);
+        assert_eq!(User::name_of(0).as_deref(), Some("root"));
+        assert_eq!(User::name_of(u32::MAX - 7), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod docs;
 mod doctor;
 mod evaluate;
 pub mod exit;
+mod exporter;
 pub mod files;
 mod groups;
 pub mod lab;
@@ -25,6 +26,7 @@ mod restore;
 mod run;
 mod targets;
 mod tlb;
+mod top;
 mod trace;
 mod verify_cost;
 mod workload;
@@ -60,6 +62,8 @@ enum Command {
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Map(Box<map::Args>),
+    Top(top::Args),
+    Exporter(exporter::Args),
     Doctor(doctor::Args),
     Pool(pool::Args),
     Design(design::Args),
@@ -167,6 +171,8 @@ fn command_named() -> ExitCode {
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Map(args) => map::run(*args),
+        Command::Top(args) => top::run(args),
+        Command::Exporter(args) => exporter::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),

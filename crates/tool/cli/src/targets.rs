@@ -1,5 +1,6 @@
 //! Flags that say which running processes a command is about.
 
+use host::Root;
 use operations::Failure;
 use regex::Regex;
 use services::{SelectError, Target};
@@ -34,6 +35,14 @@ impl TargetArgs {
         let units = self.unit.iter().cloned().map(Target::Unit);
         let patterns = self.pattern.iter().cloned().map(Target::Match);
         pids.chain(cgroups).chain(units).chain(patterns).collect()
+    }
+}
+
+/// Fails if one of `targets` means no process now.
+pub fn check(root: &Root, targets: &[Target]) -> Result<(), Failure> {
+    match targets {
+        [] => Ok(()),
+        targets => services::select(root, targets).map(drop).map_err(failure),
     }
 }
 

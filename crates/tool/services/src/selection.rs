@@ -167,6 +167,18 @@ impl Process {
             .is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_dead())
     }
 
+    /// Whether `target` means this process. Reads its cgroups.
+    pub fn is_meant_by(&self, root: &Root, target: &Target) -> bool {
+        let text = match target {
+            Target::Cgroup(_) | Target::Unit(_) => {
+                root.read(&format!("/proc/{}/cgroup", self.pid)).unwrap_or_default()
+            }
+            Target::Pid(_) | Target::Match(_) | Target::All => String::new(),
+        };
+        let cgroups = lines(&text).map(|(_, path)| path.to_string()).collect();
+        Candidate { process: self.clone(), cgroups }.is_meant_by(target)
+    }
+
     /// Program and arguments in one line, or the name in brackets, as ps(1) prints it.
     pub fn command_line(&self) -> String {
         match self.command.is_empty() {
@@ -337,6 +349,10 @@ mod tests {
         let nested = Process::read(&root, Pid(9)).unwrap().unwrap();
         assert_eq!(nested.unit.as_deref(), Some("session-1.scope"));
         let pg = Process::read(&root, Pid(8)).unwrap().unwrap();
+        assert!(pg.is_meant_by(&root, &Target::Unit("pg".into())));
+        assert!(pg.is_meant_by(&root, &Target::Cgroup("/system.slice".into())));
+        assert!(!pg.is_meant_by(&root, &Target::Unit("redis".into())));
+        assert!(!pg.is_meant_by(&root, &Target::Match(Regex::new("redis").unwrap())));
         assert_eq!(pg.cgroup.as_deref(), Some("/system.slice/pg.service"));
     }
 

@@ -31,6 +31,8 @@ pub struct Stat {
     pub minor_faults: u64,
     /// Number of faults that needed no I/O, of children it waited for and their descendants.
     pub children_minor_faults: u64,
+    /// Number of faults of the process itself that needed I/O.
+    pub major_faults: u64,
     /// Number of threads.
     pub threads: u64,
     /// Start time in clock ticks since boot.
@@ -38,6 +40,9 @@ pub struct Stat {
     /// Number of mapped bytes. 0 for kernel threads, and for processes that have released their
     /// memory.
     pub mapped: u64,
+    /// Number of resident base pages, without hugetlb pages. The kernel's fast counter: off by some pages for each
+    /// thread (proc_pid_stat(5)).
+    pub resident_pages: u64,
     /// Start address of its stack: unchanged by fork, new after exec. 0 if this process may not trace the process, or
     /// if the line has no such field.
     pub stack_start: u64,
@@ -71,7 +76,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 5, 6, 10, 11, 20, 22, 23 and 28 of proc_pid_stat(5); field 4 is the parent.
+    // Fields 5, 6, 10, 11, 12, 20, 22, 23, 24 and 28 of proc_pid_stat(5); field 4 is the parent.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -83,10 +88,12 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         session: Pid(number(0)? as i32),
         minor_faults: number(10 - 7)?,
         children_minor_faults: number(0)?,
-        threads: number(20 - 12)?,
+        major_faults: number(0)?,
+        threads: number(20 - 13)?,
         start_ticks: number(22 - 21)?,
         mapped: number(0).unwrap_or(0),
-        stack_start: number(28 - 24).unwrap_or(0),
+        resident_pages: number(0).unwrap_or(0),
+        stack_start: number(28 - 25).unwrap_or(0),
     })
 }
 

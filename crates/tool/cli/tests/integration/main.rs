@@ -34,4 +34,5 @@ mod service;
 mod signals;
 mod tlb;
 mod trace;
+mod watching;
 mod works;

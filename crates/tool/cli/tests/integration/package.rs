@@ -80,7 +80,11 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
 
     is_for_everybody(&prefix);
     let text = |file: &str| std::fs::read_to_string(prefix.join(file)).unwrap();
-    for file in ["lib/pkgconfig/superpage.pc", "lib/systemd/system/superpage-restore.service"] {
+    for file in [
+        "lib/pkgconfig/superpage.pc",
+        "lib/systemd/system/superpage-exporter.service",
+        "lib/systemd/system/superpage-restore.service",
+    ] {
         let text = text(file);
         assert!(text.contains(prefix.to_str().unwrap()) && !text.contains('@'), "{file}: {text}");
     }

@@ -441,9 +441,11 @@ mod tests {
             session: Pid(1),
             minor_faults,
             children_minor_faults,
+            major_faults: 0,
             threads,
             start_ticks: 5,
             mapped: 1 << 20,
+            resident_pages: 0,
             stack_start: 0,
         }
     }

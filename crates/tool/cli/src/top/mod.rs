@@ -1,0 +1,327 @@
+//! `superpage top`: processes, units and cgroups by their superpages, again and again.
+
+mod draw;
+mod state;
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use host::Root;
+use monitor::{Budget, Sample, Sampler};
+use operations::signals::{self, Interrupting};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use services::{AddressSpace, Process};
+use sys::input::{Waited, wait};
+use units::{ByteSize, Pid};
+
+use crate::exit::{self, Done, Failure};
+use crate::exporter::{interrupting, interval, percent, whole_sample};
+use crate::pool::show;
+use crate::targets::{self, TargetArgs};
+use draw::Colours;
+use state::{Effect, Key, Line, Query, RowKey, Sort, State, View};
+
+/// Show processes, units and cgroups by their superpages, live.
+///
+/// Page tables are read in short slices, in turn and within a budget of CPU time; AGE says how old a figure is. Without
+/// a terminal, or with --once or --json, prints one sample. Without root only own processes can be read. Keys: h shows
+/// them.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    targets: TargetArgs,
+
+    /// What the rows are
+    #[arg(long, value_enum, default_value_t = View::Processes, help_heading = "Options")]
+    view: View,
+
+    /// Order of the rows
+    #[arg(long, value_enum, default_value_t = Sort::Resident, help_heading = "Options")]
+    sort: Sort,
+
+    /// Time between samples
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval, help_heading = "Options")]
+    interval: Duration,
+
+    /// CPU time for reading page tables, in percent of one CPU
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent, help_heading = "Options")]
+    budget: f64,
+
+    /// Print one sample as a table, for which every process is read
+    #[arg(long, help_heading = "Options")]
+    once: bool,
+
+    /// Print one sample as JSON
+    #[arg(long, help_heading = "Options")]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let root = Root::real();
+    let targets = args.targets.targets();
+    targets::check(&root, &targets)?;
+    let sampler = Sampler::new(&root, targets);
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let are_terminals = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let is_terminal = are_terminals && !is_dumb;
+    match args.once || args.json || !is_terminal {
+        true => once(&args, sampler),
+        false => live(&args, sampler),
+    }
+}
+
+/// Prints one sample, an interval after the first look: rates need two.
+fn once(args: &Args, mut sampler: Sampler) -> Result<Done, Failure> {
+    let asked = interrupting()?;
+    let began = Instant::now();
+    let nothing = Budget::Cpu(Duration::ZERO);
+    sampler.sample(nothing, &mut |_| true).map_err(Failure::cannot)?;
+    while began.elapsed() < args.interval && asked.received().is_none() {
+        let left = args.interval.saturating_sub(began.elapsed());
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    let sample = whole_sample(&mut sampler, &asked)?;
+    if args.json {
+        let document = serde_json::to_value(&sample).map_err(Failure::usage)?;
+        exit::print_json("superpage.top/1", document)?;
+    } else {
+        exit::print(&table(&sample, args.view, args.sort))?;
+    }
+    Ok(Done::Fine)
+}
+
+/// A sample as a plain table.
+fn table(sample: &Sample, view: View, sort: Sort) -> String {
+    let query = Query { view, sort, is_reversed: false, filter: String::new(), within: None };
+    let name = match view {
+        View::Processes => "name",
+        View::Units => "unit",
+        View::Cgroups => "cgroup",
+    };
+    let first = if view == View::Processes { "pid" } else { "read" };
+    let header = [
+        first,
+        "user",
+        "resident",
+        "coverage",
+        "superpages",
+        "could be",
+        "swap",
+        "faults/s",
+        "major/s",
+        "age",
+        name,
+    ];
+    let rows = query.lines(sample).iter().map(cells).collect();
+    let mut text = show::table(&header, rows, &[1, 10]);
+    let unread = draw::unread_words(sample);
+    if !unread.is_empty() {
+        text += &format!("\n{}\n", unread.trim_start_matches(", "));
+    }
+    for unknown in sample.machine.unknown.iter().chain(&sample.unknown) {
+        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+    }
+    text
+}
+
+fn cells(line: &Line) -> Vec<String> {
+    let known = |value: Option<ByteSize>| report::format::known(value, |value| value.to_string());
+    let rate = |value: Option<f64>| report::format::known(value, |value| format!("{value:.1}"));
+    let memory = line.memory.as_ref();
+    let first = match (&line.key, line.processes) {
+        (RowKey::Process(pid, _), _) => pid.to_string(),
+        (_, processes) => {
+            report::format::known(processes, |(all, read)| format!("{read} of {all}"))
+        }
+    };
+    let coverage = match memory {
+        // Nothing resident has no share.
+        Some(memory) => memory.coverage().map_or("-".to_string(), report::format::percent),
+        None => report::format::UNKNOWN.to_string(),
+    };
+    vec![
+        first,
+        draw::safe(line.user.as_deref().unwrap_or("-")),
+        known(line.resident),
+        coverage,
+        known(memory.map(|memory| memory.superpages)),
+        known(memory.and_then(|memory| memory.possible)),
+        known(line.swap),
+        rate(line.all_faults()),
+        rate(line.faults.1),
+        report::format::known(line.age, |age| format!("{age:.1} s")),
+        report::format::name(&draw::safe(line.name.as_deref().unwrap_or("-")), 80),
+    ]
+}
+
+/// What threads send to the screen.
+enum News {
+    Sample(Box<Result<Sample, String>>),
+    Memory((Pid, u64), Result<AddressSpace, String>),
+}
+
+/// The screen, until `q` or a signal.
+fn live(args: &Args, sampler: Sampler) -> Result<Done, Failure> {
+    let asked = interrupting()?;
+    let (send, news) = channel();
+    let wake = sample_in_a_thread(args, sampler, send.clone())?;
+    // Restores the terminal when a thread panics, too.
+    let mut terminal = ratatui::try_init().map_err(|error| {
+        Failure::cannot(format!("the terminal cannot be used: {error}; try --once"))
+    })?;
+    let result = watch(args, &mut terminal, &asked, &news, &send, &wake);
+    ratatui::restore();
+    result?;
+    Ok(asked.received().map_or(Done::Fine, Done::Signal))
+}
+
+/// Takes samples until the receiver is gone; a message takes one at once.
+fn sample_in_a_thread(
+    args: &Args,
+    mut sampler: Sampler,
+    send: Sender<News>,
+) -> Result<Sender<()>, Failure> {
+    let (interval, budget) = (args.interval, args.interval.mul_f64(args.budget / 100.0));
+    let (wake, woken) = channel();
+    let work = move || {
+        // A budget of half an interval for the first look: a screen full of figures that are not there helps nobody.
+        let mut next = interval / 2;
+        loop {
+            let began = Instant::now();
+            let sample = sampler.sample(Budget::Cpu(next), &mut |_| true);
+            let sample = sample.map_err(|error| error.to_string());
+            if send.send(News::Sample(Box::new(sample))).is_err() {
+                return;
+            }
+            next = budget;
+            let left = interval.saturating_sub(began.elapsed());
+            if woken.recv_timeout(left) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(work).map_err(signals::no_thread)?;
+    Ok(wake)
+}
+
+fn watch(
+    args: &Args,
+    terminal: &mut ratatui::DefaultTerminal,
+    asked: &Interrupting,
+    news: &Receiver<News>,
+    send: &Sender<News>,
+    wake: &Sender<()>,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::cannot(format!("terminal: {error}"));
+    let colours = match std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        true => Colours::No,
+        false => Colours::Yes,
+    };
+    let mut state = State::new(args.view, args.sort);
+    let mut is_changed = true;
+    let mut size = terminal.size().map_err(failed)?;
+    while asked.received().is_none() {
+        if is_changed {
+            terminal.draw(|frame| draw::draw(frame, &state, colours)).map_err(failed)?;
+        }
+        // crossterm 0.29 reads a closed terminal for ever, so it is asked only when there is something to read.
+        let waited = wait(std::io::stdin(), Duration::from_millis(100));
+        if waited == Waited::Ended {
+            return Ok(());
+        }
+        let now = terminal.size().map_err(failed)?;
+        is_changed = now != size;
+        size = now;
+        while waited == Waited::Data && event::poll(Duration::ZERO).map_err(failed)? {
+            is_changed = true;
+            let key = match event::read().map_err(failed)? {
+                Event::Key(event) => key(event),
+                _ => None,
+            };
+            match key.map(|key| state.key(key, draw::page(size.height))) {
+                Some(Effect::Quit) => return Ok(()),
+                Some(Effect::Read(pid, ticks)) => read_in_a_thread(pid, ticks, send.clone())?,
+                Some(Effect::Sample) => drop(wake.send(())),
+                Some(Effect::Draw) | None => {}
+            }
+        }
+        while let Ok(one) = news.try_recv() {
+            is_changed = true;
+            match one {
+                News::Sample(sample) => state.sample = Some(sample.map_err(Failure::cannot)?),
+                News::Memory(process, space) => state.show(process, space),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the memory of one process, which the user asked for: outside the budget.
+fn read_in_a_thread(pid: Pid, ticks: u64, send: Sender<News>) -> Result<(), Failure> {
+    let work = move || {
+        let root = Root::real();
+        let space = match Process::read(&root, pid) {
+            Ok(Some(process)) if process.start_ticks == ticks => {
+                AddressSpace::read(&root, &process).map_err(|error| error.to_string())
+            }
+            Ok(_) => Err("the process has ended".to_string()),
+            Err(error) if error.is_gone() => Err("the process has ended".to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let _ = send.send(News::Memory((pid, ticks), space));
+    };
+    std::thread::Builder::new().spawn(work).map(drop).map_err(signals::no_thread)
+}
+
+/// The key of an event of the terminal.
+fn key(event: KeyEvent) -> Option<Key> {
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    let is_control = event.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match event.code {
+        KeyCode::Char('c') if is_control => Key::Interrupt,
+        KeyCode::Char(_) if is_control => return None,
+        KeyCode::Char(char) => Key::Char(char),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_table_says_unknown_and_obeys_no_name() {
+        let sample = state::tests::sample(3);
+        let text = table(&sample, View::Processes, Sort::Resident);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].ends_with(r"e\u{1b}[31mvil"), "{text}");
+        assert!(lines[1].contains("75 %") && lines[1].contains("30 MiB"), "{text}");
+        assert!(lines[2].contains("unknown") && lines[2].ends_with("prog2"), "{text}");
+        assert!(text.ends_with("\n1 no permission\n"), "{text}");
+        let text = table(&sample, View::Units, Sort::Name);
+        assert!(text.lines().nth(1).unwrap().ends_with(" db.service"), "{text}");
+        assert!(text.contains("0 of 1"), "{text}");
+    }
+
+    #[test]
+    fn control_c_is_no_letter() {
+        let press = |code, modifiers| key(KeyEvent::new(code, modifiers));
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Interrupt));
+        assert_eq!(press(KeyCode::Char('q'), KeyModifiers::CONTROL), None);
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), Some(Key::Char('c')));
+    }
+}

@@ -1,0 +1,90 @@
+//! `CgroupMemory`: what the kernel counts for a cgroup, cheaply and without reading any process.
+
+use host::{Pressure, Root};
+use serde::Serialize;
+use units::ByteSize;
+
+/// Counters and sizes of a cgroup and the groups below it, from `memory.stat` and `memory.pressure`. A field is `None`
+/// where the file or this version of cgroups does not have it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct CgroupMemory {
+    /// Anonymous bytes on THP.
+    pub anonymous_superpages: Option<ByteSize>,
+    /// Number of page faults.
+    pub faults: Option<u64>,
+    /// Number of page faults that needed I/O.
+    pub major_faults: Option<u64>,
+    /// Number of faults that got a superpage (version 2).
+    pub superpage_faults: Option<u64>,
+    /// Number of superpages that khugepaged made (version 2).
+    pub collapses: Option<u64>,
+    /// Waits for memory (version 2).
+    pub pressure: Option<Pressure>,
+}
+
+impl CgroupMemory {
+    /// Reads the files of the cgroup with this path, as in `/proc/PID/cgroup`. `None`: the group is gone, or is not below
+    /// this mount of cgroups, as in a container.
+    pub fn read(root: &Root, path: &str) -> Option<Self> {
+        let path = path.trim_end_matches('/');
+        // Version 1 first: where both are mounted, version 2 has no memory controller.
+        let first = format!("/sys/fs/cgroup/memory{path}");
+        if let Ok(text) = root.read(&format!("{first}/memory.stat")) {
+            return Some(Self {
+                anonymous_superpages: number(&text, "total_rss_huge").map(ByteSize),
+                faults: number(&text, "total_pgfault"),
+                major_faults: number(&text, "total_pgmajfault"),
+                ..Self::default()
+            });
+        }
+        let second = format!("/sys/fs/cgroup{path}");
+        let text = root.read(&format!("{second}/memory.stat")).ok()?;
+        Some(Self {
+            anonymous_superpages: number(&text, "anon_thp").map(ByteSize),
+            faults: number(&text, "pgfault"),
+            major_faults: number(&text, "pgmajfault"),
+            superpage_faults: number(&text, "thp_fault_alloc"),
+            collapses: number(&text, "thp_collapse_alloc"),
+            pressure: Pressure::read(root, &format!("{second}/memory.pressure")).ok(),
+        })
+    }
+}
+
+/// The number of a line `key number`.
+fn number(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_are_read_and_what_a_version_lacks_is_unknown() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = dir.path().join("sys/fs/cgroup").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let root = Root::at(dir.path());
+        file(
+            "a.slice/memory.stat",
+            "anon 1\nanon_thp 4096\npgfault 7\npgmajfault 2\nthp_fault_alloc 3\n",
+        );
+        let pressure =
+            "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.00 avg60=0 avg300=0 total=0\n";
+        file("a.slice/memory.pressure", pressure);
+        let second = CgroupMemory::read(&root, "/a.slice").unwrap();
+        assert_eq!(second.anonymous_superpages, Some(ByteSize(4096)));
+        assert_eq!((second.faults, second.major_faults), (Some(7), Some(2)));
+        assert_eq!((second.superpage_faults, second.collapses), (Some(3), None));
+        assert_eq!(second.pressure.map(|pressure| pressure.some.recent), Some(0.01));
+        file("memory/a.slice/memory.stat", "rss_huge 5\ntotal_rss_huge 2097152\ntotal_pgfault 9\n");
+        let first = CgroupMemory::read(&root, "/a.slice/").unwrap();
+        assert_eq!(first.anonymous_superpages, Some(ByteSize(2 << 20)));
+        assert_eq!((first.faults, first.superpage_faults, first.pressure), (Some(9), None, None));
+        assert_eq!(CgroupMemory::read(&root, "/b"), None);
+    }
+}
