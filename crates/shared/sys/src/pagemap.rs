@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_pace_rests_after_work_and_not_before() {
         let soon = Instant::now() + Duration::from_secs(3600);
-        let mut pace = Pace { rested: soon };
+        let mut pace = Pace { rested: soon, longest: Duration::ZERO };
         pace.rest();
         assert_eq!(pace.rested, soon);
         let before = Instant::now() - Pace::WORK;

@@ -362,7 +362,9 @@ impl Known {
             SpaceError::Ended => return,
             SpaceError::Denied(_) => (Unread::Denied, None),
             SpaceError::NoScan => (Unread::NoScan, None),
-            SpaceError::Read(error) => (Unread::Failed, Some(error.to_string())),
+            error @ (SpaceError::Executes | SpaceError::Read(_)) => {
+                (Unread::Failed, Some(error.to_string()))
+            }
         };
         (self.unread, self.error) = (Some(unread), text);
     }
