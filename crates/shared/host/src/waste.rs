@@ -9,7 +9,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use sys::peek::Memory;
 use units::{ByteSize, Pid};
 
@@ -96,7 +96,7 @@ pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
 fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
     let pagemap = Pagemap::open(pid)?;
     let mounts = MemoryMounts::from_pid(root, pid)?;
-    let mut ranges = Vec::new();
+    let (mut ranges, mut pace) = (Vec::new(), Pace::new());
     for mapping in Maps::open(root, pid)? {
         let mapping = mapping?;
         if matches!(
@@ -105,7 +105,9 @@ fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
         ) {
             continue;
         }
-        pagemap.scan(mapping.start, mapping.end, Categories::HUGE, &mut ranges)?;
+        pagemap.scan_each(mapping.start, mapping.end, Categories::HUGE, &mut pace, |regions| {
+            ranges.extend_from_slice(regions);
+        })?;
     }
     ranges.retain(|range| {
         range.categories.contains(Categories::PRESENT)

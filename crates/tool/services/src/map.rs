@@ -9,7 +9,7 @@ use host::process::{self, Device, Mapping, Resident};
 use host::waste::{self, Waste};
 use host::{ReadError, Root};
 use serde::Serialize;
-use sys::pagemap::Pagemap;
+use sys::pagemap::{Pace, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::smaps::{self, Known, SmapsState};
@@ -289,13 +289,14 @@ pub fn sum(shares: impl IntoIterator<Item = Share>) -> Vec<Share> {
 /// Reads how many pages of a block are shared after a fork, of the first blocks for which the answer matters.
 struct Forks {
     pagemap: Option<Pagemap>,
+    pace: Pace,
     left: usize,
 }
 
 impl Forks {
     fn new(pid: Pid, machine: &Machine) -> Self {
         let pagemap = machine.max_ptes_shared.and_then(|_| Pagemap::open(pid).ok());
-        Self { pagemap, left: FORKED_BLOCKS }
+        Self { pagemap, pace: Pace::new(), left: FORKED_BLOCKS }
     }
 
     fn matter_for(&self, reason: Reason, kind: MappingKind) -> bool {
@@ -306,7 +307,9 @@ impl Forks {
 
     fn read(&mut self, start: u64, end: u64) -> Option<u64> {
         self.left = self.left.saturating_sub(1);
-        self.pagemap.as_ref()?.count_shared(start, end).ok()
+        let count = self.pagemap.as_ref()?.count_shared(start, end).ok();
+        self.pace.rest();
+        count
     }
 }
 

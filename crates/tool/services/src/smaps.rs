@@ -10,7 +10,7 @@ use host::process::{Smaps, SmapsEntry};
 use host::{ReadError, Root};
 use serde::Serialize;
 use sys::SysError;
-use sys::pagemap::{Categories, PageRegion, Pagemap};
+use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use units::{ByteSize, Pid};
 
 use crate::Extent;
@@ -20,8 +20,8 @@ use crate::why::{Advice, Attributes};
 const LEAST_PER_GIB: Duration = Duration::from_millis(3);
 /// Bytes in base pages that a call of a trial needs; a shorter one says nothing.
 const ENOUGH: u64 = 4 << 20;
-/// Address space of one call of a trial, and number of calls: each holds the lock for 0.1 to 0.4 ms.
-const TRIAL_BYTES: u64 = 16 << 20;
+/// Address space of one call of a trial, and number of calls: each holds the lock for 0.1 to 0.2 ms.
+const TRIAL_BYTES: u64 = 8 << 20;
 const TRIALS: usize = 5;
 /// Mappings that one read of smaps returns at most, under one lock: a page of text holds six entries.
 const MAPPINGS_PER_READ: usize = 6;
@@ -67,13 +67,14 @@ pub(crate) fn try_per_gib(
     let mut each = Vec::new();
     let has_base = extent.blocks.iter().filter(|block| block.pages.base > 0);
     let starts: Vec<u64> = has_base.map(|block| block.start.max(extent.mapping.start)).collect();
-    let mut regions = Vec::new();
+    let (mut regions, mut pace) = (Vec::new(), Pace::new());
     for start in starts.iter().step_by(starts.len().div_ceil(TRIALS).max(1)) {
         let end = extent.mapping.end.min(start.saturating_add(TRIAL_BYTES));
         regions.clear();
         let began = Instant::now();
         pagemap.scan_with(*start, end, Categories::PRESENT, Categories::FILE, &mut regions)?;
         let took = began.elapsed();
+        pace.rest();
         let is_base = |region: &&PageRegion| !region.categories.contains(Categories::HUGE);
         let bytes = regions.iter().filter(is_base).map(|region| region.end - region.start);
         let bytes: u64 = bytes.sum();
