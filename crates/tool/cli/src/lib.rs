@@ -3,6 +3,7 @@
 //! A library, because the program `superpage-lab` uses the same printing, output files and exit codes.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod bench;
 mod compare;
 mod counters;
@@ -59,6 +60,7 @@ enum Command {
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Map(map::Args),
+    Advise(advise::Args),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -155,6 +157,7 @@ fn command_named() -> ExitCode {
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Map(args) => map::run(args),
+        Command::Advise(args) => advise::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

@@ -1,0 +1,526 @@
+//! The share of a process's time that superpages would save, from sampled accesses.
+//!
+//! A sample stands for a piece of time in which a thread waited for an access. With the price of the access on base
+//! pages, c = data + translation, and the price of its translation on superpages, the saved share of that piece is
+//! (translation - translation on superpages) / c. So no count of accesses is needed, which sampling could not give.
+//!
+//! The prices depend on the reuse distance: how many other pages were used since the last use of this page. Samples are
+//! too far apart to see it, so accesses are taken as independent of each other (independent reference model): the
+//! distance follows from how often each page is used. Time on a page, divided by the price of its accesses, is that
+//! frequency; prices and distances are computed in turns until they agree. (Che, Tung and Wang, JSAC 2002, for caches.)
+//!
+//! What goes through memory in order is not independent. It is told apart by its rate ([`crate::streams`]) and priced
+//! by the pages it passes.
+
+use std::collections::BTreeMap;
+
+use prediction::{ByDistance, Prices};
+
+use crate::streams::{Order, Visit, by_site, order};
+use crate::{Access, Kind};
+use units::Pid;
+
+/// An access with the memory it is to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// The access.
+    pub access: Access,
+    /// The thread.
+    pub thread: Pid,
+    /// Time of the sample in nanoseconds.
+    pub time: u64,
+    /// What memory it is to.
+    pub on: On,
+}
+
+/// Memory, by what superpages change about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// On base pages, and superpages could hold it.
+    Base {
+        /// Resident base pages of the superpage-sized block.
+        resident: u32,
+    },
+    /// On superpages already.
+    Superpage,
+    /// Memory that stays on base pages: code, files, stacks, mappings smaller than a superpage.
+    Stays,
+}
+
+/// Binary logarithms of sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shifts {
+    /// Of the base page.
+    pub base: u32,
+    /// Of the superpage.
+    pub superpage: u32,
+}
+
+/// What the model finds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Estimate {
+    /// Share of the sampled time that superpages would save, 0 to 1.
+    pub saved: f64,
+    /// The part of `saved` of each superpage-sized block, by its first address. Without what streams save.
+    pub by_block: BTreeMap<u64, f64>,
+    /// Share of the sampled time spent on translation on base pages.
+    pub translating: f64,
+    /// Share of the samples that are to accesses in order.
+    pub sequential: f64,
+    /// Effective number of base pages in use in random order.
+    pub pages: f64,
+    /// Lines in use per page.
+    pub lines: f64,
+}
+
+/// Which prices hold: how accesses depend on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dependence {
+    /// As decoded.
+    Decoded,
+    /// All accesses wait for each other.
+    All,
+    /// None does.
+    None,
+}
+
+/// Turns of computing prices and frequencies from each other.
+const TURNS: usize = 8;
+/// Samples on one page from which the page counts by itself.
+const HEAVY: usize = 8;
+/// Quantiles of the time between two uses over which a price is averaged.
+const QUANTILES: usize = 8;
+/// Bytes of a cache line, as a binary logarithm.
+const LINE: u32 = 6;
+/// Length of code, in bytes to both sides, whose instructions share a time besides waiting.
+const AROUND: u64 = 64;
+/// Mean length of an instruction, in bytes (inferred: compiled code has 3.5 to 4.5).
+const INSTRUCTION: u64 = 4;
+
+/// A kind of access: the index of its prices.
+const KINDS: usize = 3;
+
+struct Table {
+    floor: [f64; KINDS],
+    prices: [ByDistance; KINDS],
+}
+
+impl Table {
+    fn new(prices: &Prices) -> Self {
+        let pairs = [&prices.dependent, &prices.reads, &prices.writes];
+        Self {
+            floor: pairs.map(|pair| pair.base.ns[0].min(pair.superpage.ns[0])),
+            prices: pairs.map(prediction::Pair::by_distance),
+        }
+    }
+}
+
+/// A group of equally often used pages.
+struct Group {
+    block: u64,
+    on: On,
+    /// Number of pages of the group.
+    pages: f64,
+    /// Samples by kind of access.
+    samples: [f64; KINDS],
+    /// Index of the block.
+    of_block: usize,
+}
+
+struct BlockRate {
+    on: On,
+    rate: f64,
+}
+
+/// Estimates from `seen` what superpages save. `total` is the number of all samples, `waits` how many samples of each
+/// site are waiting (see [`waiting`]).
+pub fn estimate(
+    seen: &[Seen],
+    total: f64,
+    prices: &Prices,
+    shifts: Shifts,
+    orders: &Orders,
+    dependence: Dependence,
+) -> Estimate {
+    let mut result = Estimate::default();
+    if seen.is_empty() || total <= 0.0 {
+        return result;
+    }
+    let table = Table::new(prices);
+    let random: Vec<&Seen> = seen.iter().filter(|one| !orders.is_sequential(one)).collect();
+    result.sequential = (seen.len() - random.len()) as f64 / total;
+
+    let lines = lines_of(&random, shifts);
+    result.lines = lines;
+    let groups = groups(&random, shifts, dependence, orders);
+    result.pages = groups.iter().map(|group| group.pages).sum();
+    let number = groups.iter().map(|group| group.of_block + 1).max().unwrap_or(0);
+    // Pages a nanosecond that streams bring in.
+    let streamed = orders.pages_per_second(shifts) * 1e-9;
+    let mut costs = vec![[0.0; KINDS]; groups.len()];
+    for cost in &mut costs {
+        *cost = std::array::from_fn(|kind| table.floor[kind] + table.prices[kind].data[20]);
+    }
+    let mut parts: Vec<[(f64, f64); KINDS]> = vec![[(0.0, 0.0); KINDS]; groups.len()];
+    for _ in 0..TURNS {
+        // Uses a nanosecond of one page of each group, and of each block.
+        let mut blocks: Vec<BlockRate> =
+            (0..number).map(|_| BlockRate { on: On::Stays, rate: 0.0 }).collect();
+        let rates: Vec<f64> = groups
+            .iter()
+            .zip(&costs)
+            .map(|(group, cost)| {
+                let uses: f64 =
+                    (0..KINDS).map(|kind| group.samples[kind] / total / cost[kind]).sum();
+                let block = &mut blocks[group.of_block];
+                block.on = group.on;
+                block.rate += uses;
+                uses / group.pages
+            })
+            .collect();
+        let working = Working::new(&groups, &rates, &blocks, streamed, shifts);
+        for (at, group) in groups.iter().enumerate() {
+            let block_rate = blocks[group.of_block].rate;
+            for kind in 0..KINDS {
+                if group.samples[kind] == 0.0 {
+                    continue;
+                }
+                let price = table.price(kind, rates[at], block_rate, lines, group.on, &working);
+                costs[at][kind] = (costs[at][kind] * price.whole).sqrt();
+                parts[at][kind] = (price.base / price.whole, price.superpage / price.whole);
+            }
+        }
+    }
+    for (group, parts) in groups.iter().zip(&parts) {
+        for (samples, (base, superpage)) in group.samples.iter().zip(parts) {
+            let share = samples / total;
+            result.translating += share * base;
+            let saved = share * (base - superpage).max(0.0);
+            result.saved += saved;
+            if saved > 0.0 {
+                *result.by_block.entry(group.block).or_default() += saved;
+            }
+        }
+    }
+    let stream = prices.sequential_reads;
+    let per_page = (stream.base - stream.superpage).max(0.0).min(stream.base);
+    let streams = (orders.eligible_pages_per_second(shifts) * per_page * 1e-9)
+        .min(result.sequential * per_page / stream.base.max(1e-9));
+    result.saved += streams;
+    result.translating += streams;
+    result
+}
+
+struct Price {
+    whole: f64,
+    base: f64,
+    superpage: f64,
+}
+
+impl Table {
+    /// The mean price of a use of a page that is used `rate` times a nanosecond, in a block that is used `block_rate`
+    /// times.
+    fn price(
+        &self,
+        kind: usize,
+        rate: f64,
+        block_rate: f64,
+        lines: f64,
+        on: On,
+        working: &Working,
+    ) -> Price {
+        let prices = &self.prices[kind];
+        let mut price = Price { whole: self.floor[kind], base: 0.0, superpage: 0.0 };
+        for quantile in 0..QUANTILES {
+            let at = (quantile as f64 + 0.5) / QUANTILES as f64;
+            let times = -(1.0 - at).ln();
+            let share = 1.0 / QUANTILES as f64;
+            let (page_time, block_time) = (times / rate, times / block_rate);
+            let distance = working.now(page_time);
+            // A line is used less often than its page.
+            let line_distance = working.now(page_time * lines.max(1.0)) * lines / 64.0;
+            price.whole += share * at_distance(&prices.data, line_distance);
+            let translation = match on {
+                On::Superpage => at_distance(&prices.translation, working.now(block_time)),
+                _ => at_distance(&prices.translation, distance),
+            };
+            price.base += share * translation;
+            price.superpage += share
+                * match on {
+                    On::Base { .. } => {
+                        let then = working.then(block_time);
+                        at_distance(&prices.translation, then).min(translation)
+                    }
+                    On::Superpage => translation,
+                    On::Stays => {
+                        let then = working.then(page_time);
+                        at_distance(&prices.translation, then).min(translation)
+                    }
+                };
+        }
+        price.whole += price.base;
+        price
+    }
+}
+
+/// How many TLB entries are used within a time: a table over times, now and on superpages.
+struct Working {
+    /// Entries within 2^(i / 2) nanoseconds.
+    now: Vec<f64>,
+    then: Vec<f64>,
+}
+
+/// Points of a [`Working`]: to 2^44 ns, which is hours.
+const POINTS: usize = 89;
+
+impl Working {
+    fn new(
+        groups: &[Group],
+        rates: &[f64],
+        blocks: &[BlockRate],
+        streamed: f64,
+        shifts: Shifts,
+    ) -> Self {
+        let used = |rate: f64, time: f64| 1.0 - (-rate * time).exp();
+        let per_superpage = f64::from(1u32 << (shifts.superpage - shifts.base));
+        let point = |at: usize, superpages: bool| {
+            let time = 2f64.powf(at as f64 / 2.0);
+            let by_block =
+                |on: On| on == On::Superpage || superpages && matches!(on, On::Base { .. });
+            let pages: f64 = groups
+                .iter()
+                .zip(rates)
+                .filter(|(group, _)| !by_block(group.on))
+                .map(|(group, rate)| group.pages * used(*rate, time))
+                .sum();
+            let blocks: f64 = blocks
+                .iter()
+                .filter(|block| by_block(block.on))
+                .map(|block| used(block.rate, time))
+                .sum();
+            let streamed = streamed * time / if superpages { per_superpage } else { 1.0 };
+            pages + blocks + streamed
+        };
+        let table = |superpages| (0..POINTS).map(|at| point(at, superpages)).collect();
+        Self { now: table(false), then: table(true) }
+    }
+
+    /// Entries used within `time` nanoseconds.
+    fn now(&self, time: f64) -> f64 {
+        between(&self.now, time)
+    }
+
+    /// Entries used within `time` nanoseconds on superpages.
+    fn then(&self, time: f64) -> f64 {
+        between(&self.then, time)
+    }
+}
+
+fn between(table: &[f64], time: f64) -> f64 {
+    let at = (time.max(1.0).log2() * 2.0).min((POINTS - 1) as f64);
+    let below = (at as usize).min(POINTS - 2);
+    let part = at - below as f64;
+    table[below] * (1.0 - part) + table[below + 1] * part
+}
+
+/// The price at a distance, between those of the octaves' middles.
+fn at_distance(prices: &[f64], distance: f64) -> f64 {
+    // The octave k of prices is that of distances from 2^(k-1) to 2^k.
+    let at = (distance.max(1.0).log2() + 0.5).clamp(0.0, (prices.len() - 1) as f64);
+    let below = (at as usize).min(prices.len() - 2);
+    let part = at - below as f64;
+    prices[below] * (1.0 - part) + prices[below + 1] * part
+}
+
+/// What goes in order, by site and thread.
+#[derive(Debug, Clone, Default)]
+pub struct Orders {
+    sites: BTreeMap<u64, Order>,
+    /// Rates of distinct streams: several instructions of a loop follow one.
+    streams: Vec<(f64, bool)>,
+    /// Share of each site's samples that waited.
+    waiting: BTreeMap<u64, f64>,
+}
+
+impl Orders {
+    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they told.
+    pub fn new(seen: &[Seen], counts: &BTreeMap<u64, u32>) -> Self {
+        let visit =
+            |one: &Seen| Visit { thread: one.thread, time: one.time, address: one.access.address };
+        let by_site = by_site(seen.iter().map(|one| (one.access.site, visit(one))));
+        let orders = by_site.iter().map(|(site, visits)| (*site, order(visits)));
+        let mut result = Self { sites: orders.collect(), ..Self::default() };
+        result.join();
+        // Distinct streams: those whose site is not within a loop's length of a faster one at the same place in memory.
+        let mut known: Vec<(u64, u64, f64)> = Vec::new();
+        for (site, visits) in &by_site {
+            let Some(Order::Sequential(rate)) = result.sites.get(site) else { continue };
+            let middle = visits[visits.len() / 2].address;
+            let is_known = known.iter().any(|(other, at, speed)| {
+                site.abs_diff(*other) < 4 * AROUND
+                    && (speed / rate - 1.0).abs() < 0.5
+                    && at.abs_diff(middle) < 1 << 32
+            });
+            if !is_known {
+                known.push((*site, middle, *rate));
+                let eligible = seen
+                    .iter()
+                    .filter(|one| one.access.site == *site)
+                    .filter(|one| matches!(one.on, On::Base { .. }));
+                result.streams.push((rate.abs(), eligible.count() * 2 > visits.len()));
+            }
+        }
+        result.waiting = waiting(by_site.keys().copied(), counts);
+        result
+    }
+
+    /// Gives sites with too few samples the order of the site before or after them in the code.
+    fn join(&mut self) {
+        let known: Vec<(u64, Order)> = self
+            .sites
+            .iter()
+            .filter(|(_, order)| **order != Order::Unknown)
+            .map(|(site, order)| (*site, *order))
+            .collect();
+        for (site, order) in &mut self.sites {
+            if *order == Order::Unknown
+                && let Some((_, near)) = known
+                    .iter()
+                    .filter(|(other, _)| other.abs_diff(*site) < 4 * AROUND)
+                    .min_by_key(|(other, _)| other.abs_diff(*site))
+            {
+                *order = *near;
+            }
+        }
+    }
+
+    fn is_sequential(&self, one: &Seen) -> bool {
+        matches!(self.sites.get(&one.access.site), Some(Order::Sequential(_)))
+    }
+
+    fn pages_per_second(&self, shifts: Shifts) -> f64 {
+        self.streams.iter().map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
+    }
+
+    fn eligible_pages_per_second(&self, shifts: Shifts) -> f64 {
+        let eligible = self.streams.iter().filter(|(_, eligible)| *eligible);
+        eligible.map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
+    }
+
+    fn waits(&self, site: u64) -> f64 {
+        self.waiting.get(&site).copied().unwrap_or(1.0)
+    }
+}
+
+/// The share of each site's samples that waited: those beyond the median of the instructions around it. Every
+/// instruction takes time to execute, also one whose access hits, and so has samples without a wait.
+fn waiting(sites: impl Iterator<Item = u64>, counts: &BTreeMap<u64, u32>) -> BTreeMap<u64, f64> {
+    sites
+        .map(|site| {
+            let near = counts.range(site.saturating_sub(AROUND)..site + AROUND);
+            let mut near: Vec<u32> = near.map(|(_, count)| *count).collect();
+            near.sort_unstable();
+            let number = (2 * AROUND / INSTRUCTION) as usize;
+            // Instructions without samples come first in the order.
+            let median = (number / 2 + near.len())
+                .checked_sub(number)
+                .and_then(|at| near.get(at).copied())
+                .unwrap_or(0);
+            // The samples of a site are on the instruction after it.
+            let most = counts.range(site..site + 16).map(|(_, count)| *count).max().unwrap_or(0);
+            let share = match most {
+                0 => 1.0,
+                most => 1.0 - f64::from(median.min(most)) / f64::from(most),
+            };
+            (site, share)
+        })
+        .collect()
+}
+
+fn kind_of(access: &Access, dependence: Dependence) -> usize {
+    let dependent = match dependence {
+        Dependence::Decoded => access.is_dependent,
+        Dependence::All => true,
+        Dependence::None => false,
+    };
+    match access.kind {
+        Kind::Load if dependent => 0,
+        Kind::Load => 1,
+        Kind::Update | Kind::Store => 2,
+    }
+}
+
+/// Groups samples: heavily used pages by themselves, the rest of each block together.
+fn groups(random: &[&Seen], shifts: Shifts, dependence: Dependence, orders: &Orders) -> Vec<Group> {
+    let mut pages: BTreeMap<u64, (On, usize, [f64; KINDS])> = BTreeMap::new();
+    for one in random {
+        let page = one.access.address >> shifts.base;
+        let entry = pages.entry(page).or_insert((one.on, 0, [0.0; KINDS]));
+        entry.1 += 1;
+        entry.2[kind_of(&one.access, dependence)] += orders.waits(one.access.site);
+    }
+    let within = shifts.superpage - shifts.base;
+    let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
+    // Pages in effective use per block, from how often two samples of a block are on one page.
+    let mut blocks: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
+    for (page, (_, count, _)) in &pages {
+        if *count < HEAVY {
+            let block = blocks.entry(page >> within).or_default();
+            block.0 += *count;
+            block.1 += pairs(*count);
+        }
+    }
+    let all: f64 = blocks.values().map(|(count, _)| pairs(*count)).sum();
+    let same: f64 = blocks.values().map(|(_, same)| same).sum();
+    let mean = if same >= 4.0 { all / same } else { f64::from(1u32 << within) };
+    let mut groups: Vec<Group> = Vec::new();
+    let mut light: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
+    for (page, (on, count, samples)) in pages {
+        let block = page >> within;
+        let next = numbers.len();
+        let of_block = *numbers.entry(block).or_insert(next);
+        let start = block << shifts.superpage;
+        if count >= HEAVY {
+            groups.push(Group { block: start, on, pages: 1.0, samples, of_block });
+            continue;
+        }
+        let place = *light.entry(block).or_insert_with(|| {
+            let (count, same) = blocks[&block];
+            let own = if same >= 16.0 { pairs(count) / same } else { mean };
+            let most = match on {
+                On::Base { resident } => f64::from(resident.max(1)),
+                _ => f64::from(1u32 << within),
+            };
+            let pages = own.max(1.0).min(most);
+            groups.push(Group { block: start, on, pages, samples: [0.0; KINDS], of_block });
+            groups.len() - 1
+        });
+        for (sum, more) in groups[place].samples.iter_mut().zip(samples) {
+            *sum += more;
+        }
+    }
+    groups.retain(|group| group.samples.iter().sum::<f64>() > 0.0);
+    groups
+}
+
+/// Lines in use per page, from how often two samples on one page are on one line; all lines if too few samples tell.
+fn lines_of(random: &[&Seen], shifts: Shifts) -> f64 {
+    let most = f64::from(1u32 << (shifts.base - LINE));
+    let mut pages: BTreeMap<u64, BTreeMap<u64, usize>> = BTreeMap::new();
+    for one in random {
+        let line = one.access.address >> LINE;
+        let lines = pages.entry(one.access.address >> shifts.base).or_default();
+        *lines.entry(line).or_default() += 1;
+    }
+    let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
+    let (mut all, mut same) = (0.0, 0.0);
+    for lines in pages.values() {
+        let count: usize = lines.values().sum();
+        if count < HEAVY {
+            all += pairs(count);
+            same += lines.values().copied().map(pairs).sum::<f64>();
+        }
+    }
+    if all < 32.0 { most } else { (all / f64::max(same, 1.0)).clamp(1.0, most) }
+}
