@@ -6,20 +6,24 @@ use std::time::Duration;
 use host::coverage::MappingKind;
 use host::{FreeContiguity, Pmu, Root, process};
 use prediction::Prices;
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use services::{AddressSpace, Extent, Process, SpaceError};
-use sys::peek::Memory;
 use units::{ByteSize, Pid};
 
-use crate::model::{Dependence, Estimate, On, Orders, Seen, Shifts, estimate};
+use crate::model::{Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
+use crate::peek::{Peek, Running};
 use crate::remedy::{Remedy, remedies};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
-use crate::{Attribution, Code, Damon};
+use crate::{Attribution, Code, Damon, Replay, Window};
 
 /// Fewest samples with which a gain is told.
 pub const MIN_SAMPLES: usize = 300;
 /// Largest share of samples whose accesses are lost with which a gain is told.
 pub const MAX_LOST: f64 = 0.35;
+/// Samples replayed at once, every 25 ms.
+const WINDOWS_AT_ONCE: usize = 2;
 /// Resamplings of the samples, whose estimates show the error of sampling.
 const RESAMPLINGS: usize = 24;
 /// Consecutive samples that are resampled together: neighbours are alike.
@@ -184,15 +188,28 @@ pub fn advise(
     process: &Process,
     time: Duration,
     prices: &Prices,
-    goes_on: impl FnMut(Duration) -> bool,
+    mut goes_on: impl FnMut(Duration) -> bool,
 ) -> Result<Advice, AdviceError> {
-    let memory = Memory::open(process.pid).map_err(AdviceError::Code)?;
+    let running = || Running::open(process.pid).map_err(AdviceError::Code);
+    let page = root.page_size().bytes();
+    let (mut now, mut texts) = (Peek::new(running()?, page), Peek::new(running()?, page));
     // Before the samples: a process that ends meanwhile leaves no address space to read.
     let before = AddressSpace::read(root, process)?;
     let own = sys::param::thread_cpu_time();
     let cpu = sys::param::process_cpu_time(process.pid).ok();
     let faults = process::stat(root, process.pid).ok();
-    let sampled = Sampler::open(root, process)?.run(time, goes_on);
+    let mut replay = Replay::default();
+    let mut windows = Vec::new();
+    let sampled = Sampler::open(root, process)?.run(time, |passed, new| {
+        // The last samples: the nearest to what memory holds now.
+        for sample in new.iter().rev().take(WINDOWS_AT_ONCE) {
+            if let Some(registers) = &sample.registers {
+                now.forget();
+                windows.push(replay.window(sample.instruction, registers, sample.flags, &mut now));
+            }
+        }
+        goes_on(passed)
+    });
     let cpu_after = sys::param::process_cpu_time(process.pid).ok();
     let faults_after = process::stat(root, process.pid).ok();
     let space = AddressSpace::read(root, process).unwrap_or(before);
@@ -201,10 +218,9 @@ pub fn advise(
     {
         return Err(AdviceError::Bits32);
     }
-    let mut code = Code::new(Box::new(move |address, buffer: &mut [u8]| {
-        memory.read(address, buffer).unwrap_or(0)
-    }));
-    let accesses = Accesses::new(&sampled, &mut code, &space);
+    let mut code =
+        Code::new(Box::new(move |address, buffer: &mut [u8]| texts.read(address, buffer)));
+    let accesses = Accesses::new(&sampled, windows, &mut code, &space);
     let cpu_seconds = match (cpu, cpu_after, sampled.ended) {
         (Some(before), Some(after), false) => Some(after.saturating_sub(before).as_secs_f64()),
         _ => None,
@@ -274,6 +290,7 @@ fn is_glibc(name: &str) -> bool {
 /// The samples of a process, each with what it tells.
 struct Accesses {
     seen: Vec<Seen>,
+    windows: Vec<Replayed>,
     lost: usize,
     without: usize,
     unreadable: usize,
@@ -288,11 +305,21 @@ struct Found {
 }
 
 impl Accesses {
-    fn new(sampled: &Sampled, code: &mut Code<'_>, space: &AddressSpace) -> Self {
+    fn new(
+        sampled: &Sampled,
+        windows: Vec<Window>,
+        code: &mut Code<'_>,
+        space: &AddressSpace,
+    ) -> Self {
         let shifts =
             Shifts { base: space.base.bytes().ilog2(), superpage: space.superpage.bytes().ilog2() };
+        let replayed = |window: Window| {
+            let on = window.steps.iter().map(|step| on(space, step.address)).collect();
+            Replayed { window, on }
+        };
         let mut found = Self {
             seen: Vec::new(),
+            windows: windows.into_iter().map(replayed).collect(),
             lost: 0,
             without: 0,
             unreadable: 0,
@@ -334,13 +361,13 @@ impl Accesses {
         // Lost accesses are taken to be like the others: to the same memory, as far as accesses go.
         let known = self.seen.len() as f64;
         let scale = if known > 0.0 { (known + self.lost as f64) / known } else { 1.0 };
-        let of = |seen: &[Seen], dependence| {
-            let mut found = estimate(seen, total, prices, self.shifts, &orders, dependence);
+        let of = |seen: &[Seen], windows: &[Replayed]| {
+            let mut found = estimate(seen, windows, total, prices, self.shifts, &orders);
             found.saved *= scale;
             found.by_block.values_mut().for_each(|saved| *saved *= scale);
             found
         };
-        let mid = of(&self.seen, Dependence::Decoded);
+        let mid = of(&self.seen, &self.windows);
         let fault = prices.faults;
         let per_fault = (fault.base - fault.superpage / 512.0).max(0.0) * 1e-9;
         let by_faults = (faults_per_second.unwrap_or(0.0) * per_fault).min(1.0 - user_share);
@@ -355,7 +382,13 @@ impl Accesses {
             () if is_lost => Verdict::Unknown(Why::Lost),
             () => {
                 let mut resampled: Vec<f64> = (0..RESAMPLINGS as u64)
-                    .map(|seed| of(&self.resampled(seed), Dependence::Decoded).saved)
+                    .map(|seed| {
+                        of(
+                            &resampled(&self.seen, TOGETHER, seed),
+                            &resampled(&self.windows, 1, seed),
+                        )
+                        .saved
+                    })
                     .collect();
                 resampled.sort_by(f64::total_cmp);
                 let sampling = (resampled[RESAMPLINGS - 1 - 1] - resampled[1]) / 2.0;
@@ -374,23 +407,18 @@ impl Accesses {
         };
         Found { verdict, estimate: mid }
     }
+}
 
-    /// The samples of random stretches, as many as there are.
-    fn resampled(&self, seed: u64) -> Vec<Seen> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
-        let mut draw = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        let stretches: Vec<&[Seen]> = self.seen.chunks(TOGETHER).collect();
-        let mut result = Vec::with_capacity(self.seen.len() + TOGETHER);
-        while result.len() < self.seen.len() && !stretches.is_empty() {
-            result.extend_from_slice(stretches[(draw() % stretches.len() as u64) as usize]);
-        }
-        result
+/// Random stretches of `all`, of `together` elements each, as many elements as there are.
+fn resampled<T: Clone>(all: &[T], together: usize, seed: u64) -> Vec<T> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let stretches: Vec<&[T]> = all.chunks(together).collect();
+    let mut result = Vec::with_capacity(all.len() + together);
+    while result.len() < all.len() {
+        let place = (random.next_u64() % stretches.len() as u64) as usize;
+        result.extend_from_slice(stretches[place]);
     }
+    result
 }
 
 /// What memory an address is to; `None`: no mapping holds it.

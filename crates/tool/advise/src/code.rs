@@ -352,7 +352,7 @@ impl Known {
 }
 
 /// The place of a general register in a sample; `None` for other registers.
-fn number_of(register: Register) -> Option<u8> {
+pub(crate) fn number_of(register: Register) -> Option<u8> {
     use Register::{R8, R9, R10, R11, R12, R13, R14, R15};
     use Register::{RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP};
     const ORDER: [Register; 16] =

@@ -10,9 +10,12 @@
 
 mod advice;
 mod code;
+mod core;
 mod damon;
 mod model;
+mod peek;
 mod remedy;
+mod replay;
 mod sampler;
 mod streams;
 
@@ -21,7 +24,9 @@ pub use advice::{
 };
 pub use code::{Access, Attribution, Code, Kind, Reader};
 pub use damon::Damon;
-pub use model::{Dependence, Estimate, On, Orders, Seen, Shifts, estimate};
+pub use model::{Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
+pub use peek::{Pages, Peek, Running};
 pub use remedy::{Remedy, remedies};
+pub use replay::{Replay, Step, Window};
 pub use sampler::{MAX_THREADS, SampleError, Sampled, Sampler};
 pub use streams::{Order, Visit, order};

@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 
 use prediction::{ByDistance, Prices};
 
+use crate::core::{Timed, in_flight, waits};
 use crate::streams::{Order, Visit, by_site, order};
-use crate::{Access, Kind};
+use crate::{Access, Kind, Window};
 use units::Pid;
 
 /// An access with the memory it is to.
@@ -71,17 +72,10 @@ pub struct Estimate {
     pub pages: f64,
     /// Lines in use per page.
     pub lines: f64,
-}
-
-/// Which prices hold: how accesses depend on each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dependence {
-    /// As decoded.
-    Decoded,
-    /// All accesses wait for each other.
-    All,
-    /// None does.
-    None,
+    /// Number of replayed windows.
+    pub windows: usize,
+    /// Share of the samples whose instruction was replayed often enough.
+    pub replayed: f64,
 }
 
 /// Turns of computing prices and frequencies from each other.
@@ -118,6 +112,8 @@ impl Table {
 /// A group of equally often used pages.
 struct Group {
     block: u64,
+    /// The page, if the group is one page.
+    page: Option<u64>,
     on: On,
     /// Number of pages of the group.
     pages: f64,
@@ -132,15 +128,15 @@ struct BlockRate {
     rate: f64,
 }
 
-/// Estimates from `seen` what superpages save. `total` is the number of all samples, `waits` how many samples of each
-/// site are waiting (see [`waiting`]).
+/// Estimates from `seen` what superpages save. `total` is the number of all samples; `windows` are replays of some.
+/// See the module for what is computed.
 pub fn estimate(
     seen: &[Seen],
+    windows: &[Replayed],
     total: f64,
     prices: &Prices,
     shifts: Shifts,
     orders: &Orders,
-    dependence: Dependence,
 ) -> Estimate {
     let mut result = Estimate::default();
     if seen.is_empty() || total <= 0.0 {
@@ -149,66 +145,286 @@ pub fn estimate(
     let table = Table::new(prices);
     let random: Vec<&Seen> = seen.iter().filter(|one| !orders.is_sequential(one)).collect();
     result.sequential = (seen.len() - random.len()) as f64 / total;
-
-    let lines = lines_of(&random, shifts);
-    result.lines = lines;
-    let groups = groups(&random, shifts, dependence, orders);
-    result.pages = groups.iter().map(|group| group.pages).sum();
-    let number = groups.iter().map(|group| group.of_block + 1).max().unwrap_or(0);
-    // Pages a nanosecond that streams bring in.
-    let streamed = orders.pages_per_second(shifts) * 1e-9;
-    let mut costs = vec![[0.0; KINDS]; groups.len()];
-    for cost in &mut costs {
-        *cost = std::array::from_fn(|kind| table.floor[kind] + table.prices[kind].data[20]);
+    let pages = Popularity::new(&random, total, &table, shifts, orders);
+    result.pages = pages.groups.iter().map(|group| group.pages).sum();
+    result.lines = pages.lines;
+    let sites = Sites::new(windows, &pages, &table, prices, shifts);
+    result.windows = windows.len();
+    let mut replayed = 0.0;
+    for one in seen {
+        let site = one.access.site;
+        let share = orders.waits(site) / total;
+        let part = match sites.part(site) {
+            Some(part) => {
+                replayed += share;
+                part
+            }
+            None if orders.is_sequential(one) => continue,
+            None => pages.part(&table, one, shifts),
+        };
+        result.translating += share * part.base;
+        let saved = share * (part.base - part.superpage).max(0.0);
+        result.saved += saved;
+        if saved > 0.0 && matches!(one.on, On::Base { .. }) {
+            let start = one.access.address >> shifts.superpage << shifts.superpage;
+            *result.by_block.entry(start).or_default() += saved;
+        }
     }
-    let mut parts: Vec<[(f64, f64); KINDS]> = vec![[(0.0, 0.0); KINDS]; groups.len()];
-    for _ in 0..TURNS {
-        // Uses a nanosecond of one page of each group, and of each block.
-        let mut blocks: Vec<BlockRate> =
-            (0..number).map(|_| BlockRate { on: On::Stays, rate: 0.0 }).collect();
-        let rates: Vec<f64> = groups
-            .iter()
-            .zip(&costs)
-            .map(|(group, cost)| {
-                let uses: f64 =
-                    (0..KINDS).map(|kind| group.samples[kind] / total / cost[kind]).sum();
+    result.replayed = replayed;
+    result
+}
+
+/// A replay of a sample: its window, with the memory that each step is to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replayed {
+    /// The window.
+    pub window: Window,
+    /// What memory each step is to.
+    pub on: Vec<Option<On>>,
+}
+
+/// Shares of the time of an access.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Part {
+    /// Spent on translation now.
+    base: f64,
+    /// What of that superpages leave.
+    superpage: f64,
+}
+
+/// How often the pages of a process are used.
+struct Popularity {
+    groups: Vec<Group>,
+    /// Uses a nanosecond of one page of each group.
+    rates: Vec<f64>,
+    blocks: Vec<BlockRate>,
+    working: Working,
+    lines: f64,
+    heavy: BTreeMap<u64, usize>,
+    light: BTreeMap<u64, usize>,
+}
+
+impl Popularity {
+    fn new(random: &[&Seen], total: f64, table: &Table, shifts: Shifts, orders: &Orders) -> Self {
+        let lines = lines_of(random, shifts);
+        let groups = groups(random, shifts, orders);
+        let number = groups.iter().map(|group| group.of_block + 1).max().unwrap_or(0);
+        // Pages a nanosecond that streams bring in.
+        let streamed = orders.pages_per_second(shifts) * 1e-9;
+        let first = |kind: usize| table.floor[kind] + table.prices[kind].data[20];
+        let mut costs = vec![std::array::from_fn::<f64, KINDS, _>(first); groups.len()];
+        let none = || BlockRate { on: On::Stays, rate: 0.0 };
+        let mut turn = 0;
+        loop {
+            let mut blocks: Vec<BlockRate> = (0..number).map(|_| none()).collect();
+            let mut rates = Vec::with_capacity(groups.len());
+            for (group, cost) in groups.iter().zip(&costs) {
+                let uses: f64 = group
+                    .samples
+                    .iter()
+                    .zip(cost)
+                    .map(|(samples, cost)| samples / total / cost)
+                    .sum();
                 let block = &mut blocks[group.of_block];
                 block.on = group.on;
                 block.rate += uses;
-                uses / group.pages
-            })
-            .collect();
-        let working = Working::new(&groups, &rates, &blocks, streamed, shifts);
-        for (at, group) in groups.iter().enumerate() {
-            let block_rate = blocks[group.of_block].rate;
-            for kind in 0..KINDS {
-                if group.samples[kind] == 0.0 {
-                    continue;
+                rates.push(uses / group.pages);
+            }
+            let working = Working::new(&groups, &rates, &blocks, streamed, shifts);
+            turn += 1;
+            if turn == TURNS {
+                let (mut heavy, mut light) = (BTreeMap::new(), BTreeMap::new());
+                for (at, group) in groups.iter().enumerate() {
+                    match group.page {
+                        Some(page) => heavy.insert(page, at),
+                        None => light.insert(group.block, at),
+                    };
                 }
-                let price = table.price(kind, rates[at], block_rate, lines, group.on, &working);
-                costs[at][kind] = (costs[at][kind] * price.whole).sqrt();
-                parts[at][kind] = (price.base / price.whole, price.superpage / price.whole);
+                return Self { groups, rates, blocks, working, lines, heavy, light };
+            }
+            for (at, group) in groups.iter().enumerate() {
+                let block_rate = blocks[group.of_block].rate;
+                for (kind, cost) in costs[at].iter_mut().enumerate() {
+                    if group.samples[kind] > 0.0 {
+                        let price =
+                            table.price(kind, rates[at], block_rate, lines, group.on, &working);
+                        *cost = (*cost * price.whole).sqrt();
+                    }
+                }
             }
         }
     }
-    for (group, parts) in groups.iter().zip(&parts) {
-        for (samples, (base, superpage)) in group.samples.iter().zip(parts) {
-            let share = samples / total;
-            result.translating += share * base;
-            let saved = share * (base - superpage).max(0.0);
-            result.saved += saved;
-            if saved > 0.0 {
-                *result.by_block.entry(group.block).or_default() += saved;
+
+    /// The price of a use of the page at an address, used as often as samples say.
+    fn price(&self, table: &Table, kind: usize, address: u64, on: On, shifts: Shifts) -> Price {
+        let start = address >> shifts.superpage << shifts.superpage;
+        let group = self.heavy.get(&(address >> shifts.base)).or_else(|| self.light.get(&start));
+        let (rate, block_rate) = match group {
+            Some(&at) => (self.rates[at], self.blocks[self.groups[at].of_block].rate),
+            // No sample was on it: used more rarely than anything that was.
+            None => {
+                let least = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
+                let least = if least.is_finite() { least } else { 1e-9 };
+                (least, least * 8.0)
+            }
+        };
+        table.price(kind, rate, block_rate.max(rate), self.lines, on, &self.working)
+    }
+
+    /// The parts of a sampled access, as if independent of all others.
+    fn part(&self, table: &Table, one: &Seen, shifts: Shifts) -> Part {
+        let price = self.price(table, kind_of(&one.access), one.access.address, one.on, shifts);
+        Part { base: price.base / price.whole, superpage: price.superpage / price.whole }
+    }
+}
+
+/// What replays say about each instruction.
+struct Sites {
+    /// Nanoseconds of waiting at the instruction's accesses now, of that on translation, and on translation left by
+    /// superpages; and the number of accesses.
+    sums: BTreeMap<u64, (f64, f64, f64, usize)>,
+}
+
+/// Fewest replayed accesses of an instruction that are believed.
+const MIN_STEPS: usize = 12;
+
+impl Sites {
+    fn new(
+        windows: &[Replayed],
+        pages: &Popularity,
+        table: &Table,
+        prices: &Prices,
+        shifts: Shifts,
+    ) -> Self {
+        let mut outcomes: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
+        for (branch, is_taken) in windows.iter().flat_map(|one| &one.window.branches) {
+            outcomes.entry(*branch).or_default()[usize::from(*is_taken)] += 1;
+        }
+        // A branch that is taken half the time is mispredicted half the time, as if its outcomes were random.
+        let chance = |branch: u64| {
+            outcomes.get(&branch).map_or(0.0, |[not, taken]| {
+                f64::from(*not.min(taken)) / f64::from((not + taken).max(1))
+            })
+        };
+        let in_flight = in_flight();
+        let mut sums: BTreeMap<u64, (f64, f64, f64, usize)> = BTreeMap::new();
+        for one in windows {
+            let timed = Costs::new(one, pages, table, prices, shifts).timed(one, &chance);
+            let [(base, all), (superpage, then), (free, _)] =
+                timed.map(|accesses| waits(&accesses, in_flight));
+            if std::env::var_os("ADV_DEBUG").is_some() {
+                eprintln!(
+                    "DBG {} instr {} steps base {all:.0} super {then:.0}",
+                    one.window.instructions,
+                    one.window.steps.len()
+                );
+            }
+            for (at, step) in one.window.steps.iter().enumerate() {
+                let sum = sums.entry(step.site).or_default();
+                sum.0 += base[at];
+                sum.1 += base[at] - free[at];
+                sum.2 += superpage[at] - free[at];
+                sum.3 += 1;
             }
         }
+        Self { sums }
     }
-    let stream = prices.sequential_reads;
-    let per_page = (stream.base - stream.superpage).max(0.0).min(stream.base);
-    let streams = (orders.eligible_pages_per_second(shifts) * per_page * 1e-9)
-        .min(result.sequential * per_page / stream.base.max(1e-9));
-    result.saved += streams;
-    result.translating += streams;
-    result
+
+    /// The parts of the time at an instruction; `None`: too few replays of it.
+    fn part(&self, site: u64) -> Option<Part> {
+        let (all, base, superpage, count) = self.sums.get(&site)?;
+        if *count < MIN_STEPS || *all <= 0.0 {
+            return None;
+        }
+        let share = |part: f64| (part / all).clamp(0.0, 1.0);
+        Some(Part { base: share(*base), superpage: share(*superpage) })
+    }
+}
+
+/// Times of one step: latency and spacing of the data, of its translation now, and on superpages.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    data: (f64, f64),
+    base: (f64, f64),
+    superpage: (f64, f64),
+}
+
+struct Costs(Vec<Cost>);
+
+/// Nanoseconds of a load from the first-level cache, less what the prices' smallest footprint holds.
+const NEAREST: f64 = 1.5;
+/// Nanoseconds for which an access to the first-level cache occupies the core.
+const ISSUE: f64 = 0.17;
+
+impl Costs {
+    fn new(
+        one: &Replayed,
+        pages: &Popularity,
+        table: &Table,
+        prices: &Prices,
+        shifts: Shifts,
+    ) -> Self {
+        // Places of the last uses in the window.
+        let (mut lines, mut used, mut blocks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let lines_per_page = f64::from(1u32 << (shifts.base - LINE));
+        let stream = prices.sequential_reads;
+        let crossing = (stream.base - stream.superpage).max(0.0);
+        let mut costs = Vec::with_capacity(one.window.steps.len());
+        for (at, (step, on)) in one.window.steps.iter().zip(&one.on).enumerate() {
+            let mut cost = Cost { data: (NEAREST, ISSUE), ..Cost::default() };
+            let (line, page) = (step.address >> LINE, step.address >> shifts.base);
+            let block = step.address >> shifts.superpage;
+            let is_new_line = lines.insert(line, at).is_none();
+            let is_new_page = used.insert(page, at).is_none();
+            let is_new_block = blocks.insert(block, at).is_none();
+            let near = |places: &BTreeMap<u64, usize>, at: u64| {
+                [at.wrapping_sub(1), at + 1].iter().any(|one| places.contains_key(one))
+            };
+            let on = on.unwrap_or(On::Stays);
+            let independent = if step.kind == Kind::Load { 1 } else { 2 };
+            if is_new_line && near(&lines, line) {
+                // Prefetched.
+                cost.data.1 = stream.superpage / lines_per_page;
+                if is_new_page && near(&used, page) && matches!(on, On::Base { .. }) {
+                    cost.base.1 = crossing;
+                }
+            } else if is_new_line {
+                let far = pages.price(table, 0, step.address, on, shifts);
+                let many = pages.price(table, independent, step.address, on, shifts);
+                let data = |price: &Price| price.whole - price.base;
+                cost.data.0 += (data(&far) - table.floor[0]).max(0.0);
+                cost.data.1 = data(&many).max(ISSUE);
+                if is_new_page {
+                    cost.base = (far.base, many.base);
+                    cost.superpage = match is_new_block || on == On::Stays {
+                        true => (far.superpage, many.superpage),
+                        false => (0.0, 0.0),
+                    };
+                }
+            }
+            costs.push(cost);
+        }
+        Self(costs)
+    }
+
+    /// The window now, on superpages, and without translation.
+    fn timed(&self, one: &Replayed, chance: &dyn Fn(u64) -> f64) -> [Vec<Timed>; 3] {
+        let with = |translation: fn(&Cost) -> (f64, f64)| {
+            let timed = |(step, cost): (&crate::Step, &Cost)| {
+                let (latency, spacing) = translation(cost);
+                Timed {
+                    kind: step.kind,
+                    after: step.after,
+                    from: step.from,
+                    branch: step.branch.and_then(|(at, from)| Some((from?, chance(at)))),
+                    latency: cost.data.0 + latency,
+                    spacing: cost.data.1 + spacing,
+                }
+            };
+            one.window.steps.iter().zip(&self.0).map(timed).collect()
+        };
+        [with(|cost| cost.base), with(|cost| cost.superpage), with(|_| (0.0, 0.0))]
+    }
 }
 
 struct Price {
@@ -402,11 +618,6 @@ impl Orders {
         self.streams.iter().map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
     }
 
-    fn eligible_pages_per_second(&self, shifts: Shifts) -> f64 {
-        let eligible = self.streams.iter().filter(|(_, eligible)| *eligible);
-        eligible.map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
-    }
-
     fn waits(&self, site: u64) -> f64 {
         self.waiting.get(&site).copied().unwrap_or(1.0)
     }
@@ -437,27 +648,22 @@ fn waiting(sites: impl Iterator<Item = u64>, counts: &BTreeMap<u64, u32>) -> BTr
         .collect()
 }
 
-fn kind_of(access: &Access, dependence: Dependence) -> usize {
-    let dependent = match dependence {
-        Dependence::Decoded => access.is_dependent,
-        Dependence::All => true,
-        Dependence::None => false,
-    };
+fn kind_of(access: &Access) -> usize {
     match access.kind {
-        Kind::Load if dependent => 0,
+        Kind::Load if access.is_dependent => 0,
         Kind::Load => 1,
         Kind::Update | Kind::Store => 2,
     }
 }
 
 /// Groups samples: heavily used pages by themselves, the rest of each block together.
-fn groups(random: &[&Seen], shifts: Shifts, dependence: Dependence, orders: &Orders) -> Vec<Group> {
+fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
     let mut pages: BTreeMap<u64, (On, usize, [f64; KINDS])> = BTreeMap::new();
     for one in random {
         let page = one.access.address >> shifts.base;
         let entry = pages.entry(page).or_insert((one.on, 0, [0.0; KINDS]));
         entry.1 += 1;
-        entry.2[kind_of(&one.access, dependence)] += orders.waits(one.access.site);
+        entry.2[kind_of(&one.access)] += orders.waits(one.access.site);
     }
     let within = shifts.superpage - shifts.base;
     let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
@@ -482,7 +688,14 @@ fn groups(random: &[&Seen], shifts: Shifts, dependence: Dependence, orders: &Ord
         let of_block = *numbers.entry(block).or_insert(next);
         let start = block << shifts.superpage;
         if count >= HEAVY {
-            groups.push(Group { block: start, on, pages: 1.0, samples, of_block });
+            groups.push(Group {
+                block: start,
+                page: Some(page),
+                on,
+                pages: 1.0,
+                samples,
+                of_block,
+            });
             continue;
         }
         let place = *light.entry(block).or_insert_with(|| {
@@ -493,7 +706,14 @@ fn groups(random: &[&Seen], shifts: Shifts, dependence: Dependence, orders: &Ord
                 _ => f64::from(1u32 << within),
             };
             let pages = own.max(1.0).min(most);
-            groups.push(Group { block: start, on, pages, samples: [0.0; KINDS], of_block });
+            groups.push(Group {
+                block: start,
+                page: None,
+                on,
+                pages,
+                samples: [0.0; KINDS],
+                of_block,
+            });
             groups.len() - 1
         });
         for (sum, more) in groups[place].samples.iter_mut().zip(samples) {

@@ -18,6 +18,8 @@ pub const MAX_THREADS: usize = 512;
 pub const MAX_SAMPLES: usize = 480_000;
 /// Interval of looking for new threads.
 const LOOK: Duration = Duration::from_millis(250);
+/// Interval of reading samples; every ring holds those of a longer time.
+const SLEEP: Duration = Duration::from_millis(25);
 /// Nanoseconds of a thread's CPU time between samples. Not a multiple of usual periods of programs.
 pub const PERIOD: u64 = 1_000_003;
 
@@ -105,21 +107,25 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Samples for `time`, or until the process ends or `goes_on` returns false; it gets the time since the begin.
-    pub fn run(mut self, time: Duration, mut goes_on: impl FnMut(Duration) -> bool) -> Sampled {
+    /// Samples for `time`, or until the process ends or `goes_on` returns false; it gets the time since the begin, and the
+    /// samples since the last call.
+    pub fn run(
+        mut self,
+        time: Duration,
+        mut goes_on: impl FnMut(Duration, &[UserSample]) -> bool,
+    ) -> Sampled {
         let begun = Instant::now();
-        let mut looked = begun;
+        let (mut looked, mut told) = (begun, 0);
         loop {
             let passed = begun.elapsed();
-            if passed >= time || !goes_on(passed) {
+            let new = &self.result.samples[told..];
+            if passed >= time || !goes_on(passed, new) {
                 break;
             }
+            told = self.result.samples.len();
             let wait = LOOK.min(time - passed);
-            if !self.rings.is_empty() {
-                Ring::wait_for(self.rings.values(), wait);
-            } else {
-                std::thread::sleep(wait);
-            }
+            // Not longer: what is replayed should be of now.
+            std::thread::sleep(SLEEP.min(wait));
             self.drain();
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -134,9 +140,6 @@ impl<'a> Sampler<'a> {
                         break;
                     }
                 }
-            } else {
-                // An ended thread's ring is always ready.
-                std::thread::sleep(Duration::from_millis(20).min(wait));
             }
         }
         self.drain();

@@ -63,11 +63,14 @@ pub struct UserSample {
     /// The general registers, in the order of `asm/perf_regs.h` (x86: AX, BX, CX, DX, SI, DI, BP, SP, then R8 to R15);
     /// `None`: a 32-bit program, or none were recorded.
     pub registers: Option<[u64; 16]>,
+    /// The flags (x86: EFLAGS); 0 without registers.
+    pub flags: u64,
 }
 
-/// The registers in samples, as bits of `sample_regs_user`: the 16 general ones of x86. Instruction pointer, flags and
-/// segments lie between them.
-const REGISTERS: u64 = 0xff_00ff;
+/// The registers in samples, as bits of `sample_regs_user`: of x86 the first 8 general ones, the flags, the other 8.
+const REGISTERS: u64 = 0xff_02ff;
+/// The place of the flags among them.
+const FLAGS: usize = 8;
 
 /// Record type of lost samples; their number is the second u64 of the body.
 const LOST: u32 = abi::PERF_RECORD_LOST;
@@ -78,17 +81,22 @@ impl Record<'_> {
         let word = |at: usize| Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?));
         (self.kind == abi::PERF_RECORD_SAMPLE).then_some(())?;
         let thread = i32::from_ne_bytes(*self.body.get(12..)?.first_chunk()?);
-        let registers = match word(24)? {
-            abi if abi == u64::from(abi::PERF_SAMPLE_REGS_ABI_64) => {
-                let mut registers = [0; 16];
-                for (at, register) in registers.iter_mut().enumerate() {
-                    *register = word(32 + 8 * at)?;
-                }
-                Some(registers)
+        let (mut registers, mut flags) = (None, 0);
+        if word(24)? == u64::from(abi::PERF_SAMPLE_REGS_ABI_64) {
+            let at = |place: usize| word(32 + 8 * place);
+            let mut general = [0; 16];
+            for (place, register) in general.iter_mut().enumerate() {
+                *register = at(if place < FLAGS { place } else { place + 1 })?;
             }
-            _ => None,
-        };
-        Some(UserSample { thread: Pid(thread), time: word(16)?, instruction: word(0)?, registers })
+            (registers, flags) = (Some(general), at(FLAGS)?);
+        }
+        Some(UserSample {
+            thread: Pid(thread),
+            time: word(16)?,
+            instruction: word(0)?,
+            registers,
+            flags,
+        })
     }
 
     /// Number of samples for which the ring had no space; 0 for other records.
@@ -163,8 +171,8 @@ impl Ring {
 
     /// Samples what a thread executes in user mode, every `period` nanoseconds of its CPU time, in a ring of `pages`
     /// pages (a power of two): the instruction pointer and the general registers ([`Record::user_sample`]). The clock
-    /// is a timer of the kernel, so no PMU is needed. Time in the kernel gives no samples. A [wait](Self::wait) ends
-    /// when the ring is half full. Threads that the thread creates are not sampled.
+    /// is a timer of the kernel, so no PMU is needed. Time in the kernel gives no samples. Threads that the thread
+    /// creates are not sampled.
     ///
     /// Linux 3.7. `EACCES`/`EPERM`: another user's process needs CAP_PERFMON or CAP_SYS_PTRACE, and an own one
     /// `kernel.perf_event_paranoid` of 2 or less; or fewer pages (`kernel.perf_event_mlock_kb`). `ESRCH`: no such
@@ -184,9 +192,6 @@ impl Ring {
         attributes.sample_regs_user = REGISTERS;
         attributes.set_exclude_kernel(1);
         attributes.set_exclude_hv(1);
-        attributes.set_watermark(1);
-        let bytes = pages as u64 * crate::param::page_size().bytes();
-        attributes.__bindgen_anon_2.wakeup_watermark = (bytes / 2) as u32;
         Self::new(&mut attributes, thread.0, -1, pages, &|| format!("CPU clock of thread {thread}"))
     }
 
@@ -261,16 +266,7 @@ impl Ring {
     /// Waits until one of the rings has its `wake` samples ([`Self::sample_cpu`]), until `other` is readable or closed
     /// by its writer, or until the timeout expires.
     pub fn wait(rings: &[Self], other: BorrowedFd<'_>, timeout: Duration) {
-        Self::wait_any(rings.iter().map(|ring| ring.fd.as_fd()).chain([other]), timeout);
-    }
-
-    /// Waits until one of the rings has as many bytes as it was opened to wait for, until a ring's thread has ended, or
-    /// until the timeout expires.
-    pub fn wait_for<'a>(rings: impl Iterator<Item = &'a Self>, timeout: Duration) {
-        Self::wait_any(rings.map(|ring| ring.fd.as_fd()), timeout);
-    }
-
-    fn wait_any<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>, timeout: Duration) {
+        let fds = rings.iter().map(|ring| ring.fd.as_fd()).chain([other]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
             Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
@@ -360,7 +356,7 @@ mod tests {
             for word in [0x40_1000, 7 | 9 << 32, 55, abi] {
                 body.extend(u64::to_ne_bytes(word));
             }
-            (1..=16u64).for_each(|register| body.extend(register.to_ne_bytes()));
+            (1..=17u64).for_each(|register| body.extend(register.to_ne_bytes()));
             body
         };
         let sample = |body: &[u8]| {
@@ -368,7 +364,8 @@ mod tests {
         };
         let found = sample(&words(2));
         assert_eq!((found.thread, found.time, found.instruction), (Pid(9), 55, 0x40_1000));
-        assert_eq!(found.registers.unwrap()[15], 16);
+        assert_eq!((found.registers.unwrap()[7], found.flags), (8, 9));
+        assert_eq!(found.registers.unwrap()[15], 17);
         assert_eq!(sample(&words(1)).registers, None);
         assert_eq!(sample(&words(0)).registers, None);
         let lost: Vec<u8> = [3u64, 41].into_iter().flat_map(u64::to_ne_bytes).collect();
