@@ -56,7 +56,7 @@ pub struct Timed {
     pub spacing: f64,
 }
 
-/// The time that each access holds up retirement, in nanoseconds, and the time of the whole window, on a core with
+/// The time from the access before to each access's retirement, in nanoseconds, and that of the whole window, on a core with
 /// `in_flight` instructions in its reorder buffer.
 pub fn waits(accesses: &[Timed], in_flight: u32) -> (Vec<f64>, f64) {
     let mut waits = Vec::with_capacity(accesses.len());
@@ -69,6 +69,7 @@ pub fn waits(accesses: &[Timed], in_flight: u32) -> (Vec<f64>, f64) {
     for access in accesses {
         let passed = access.after.saturating_sub(instructions);
         instructions = access.after;
+        let before = time;
         time += f64::from(passed) * INSTRUCTION;
         // The oldest access that must have retired before this one enters the reorder buffer.
         while tail < retired.len() && accesses[tail].after + in_flight <= access.after {
@@ -94,7 +95,6 @@ pub fn waits(accesses: &[Timed], in_flight: u32) -> (Vec<f64>, f64) {
         let start = start.max(free);
         free = free.max(start) + access.spacing;
         let finished = start + access.latency;
-        let before = time;
         if access.kind == Kind::Store {
             // A store retires without its line, and waits in the store buffer.
             let at = drained.last().copied().unwrap_or(0.0f64).max(time) + access.spacing;

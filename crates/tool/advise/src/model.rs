@@ -319,7 +319,9 @@ impl Sites {
                     one.window.steps.len()
                 );
             }
-            for (at, step) in one.window.steps.iter().enumerate() {
+            // What comes first was used shortly before, which the window does not see.
+            let warm = one.window.steps.len() / 4;
+            for (at, step) in one.window.steps.iter().enumerate().skip(warm) {
                 let sum = sums.entry(step.site).or_default();
                 sum.0 += base[at];
                 sum.1 += base[at] - free[at];
@@ -353,6 +355,8 @@ struct Costs(Vec<Cost>);
 
 /// Nanoseconds of a load from the first-level cache, less what the prices' smallest footprint holds.
 const NEAREST: f64 = 1.5;
+/// Nanoseconds from which an access is far: beyond the second-level cache.
+const FAR: f64 = 10.0;
 /// Nanoseconds for which an access to the first-level cache occupies the core.
 const ISSUE: f64 = 0.17;
 
@@ -370,6 +374,8 @@ impl Costs {
         let stream = prices.sequential_reads;
         let crossing = (stream.base - stream.superpage).max(0.0);
         let mut costs = Vec::with_capacity(one.window.steps.len());
+        // Whether what is computed from a step waits for a far access.
+        let mut chased: Vec<bool> = Vec::with_capacity(one.window.steps.len());
         for (at, (step, on)) in one.window.steps.iter().zip(&one.on).enumerate() {
             let mut cost = Cost { data: (NEAREST, ISSUE), ..Cost::default() };
             let (line, page) = (step.address >> LINE, step.address >> shifts.base);
@@ -381,6 +387,8 @@ impl Costs {
                 [at.wrapping_sub(1), at + 1].iter().any(|one| places.contains_key(one))
             };
             let on = on.unwrap_or(On::Stays);
+            let is_chased = step.from.is_some_and(|from| chased[from as usize]);
+            let mut is_far = false;
             let independent = if step.kind == Kind::Load { 1 } else { 2 };
             if is_new_line && near(&lines, line) {
                 // Prefetched.
@@ -394,15 +402,21 @@ impl Costs {
                 let data = |price: &Price| price.whole - price.base;
                 cost.data.0 += (data(&far) - table.floor[0]).max(0.0);
                 cost.data.1 = data(&many).max(ISSUE);
+                // Walks of a chase start when the last access has ended. Others are walked many at a time, which keeps
+                // their tables in the caches: their part is that of independent accesses.
+                let by = data(&far) / data(&many).max(ISSUE);
+                let latency = |chased: f64, many: f64| if is_chased { chased } else { many * by };
                 if is_new_page {
-                    cost.base = (far.base, many.base);
+                    cost.base = (latency(far.base, many.base), many.base);
                     cost.superpage = match is_new_block || on == On::Stays {
-                        true => (far.superpage, many.superpage),
+                        true => (latency(far.superpage, many.superpage), many.superpage),
                         false => (0.0, 0.0),
                     };
                 }
+                is_far = cost.data.0 > FAR;
             }
             costs.push(cost);
+            chased.push(is_far || is_chased);
         }
         Self(costs)
     }

@@ -247,9 +247,9 @@ impl<P: Pages> State<'_, P> {
     /// Executes the instructions that compute addresses and conditions in most code; false for others.
     fn simple(&mut self, instruction: &Instruction) -> bool {
         use Mnemonic::{
-            Add, And, Bsf, Bsr, Bswap, Bt, Cdq, Cdqe, Cmp, Cqo, Cwde, Dec, Imul, Inc, Lea, Leave,
-            Mov, Movsx, Movsxd, Movzx, Neg, Nop, Not, Or, Pop, Push, Rol, Ror, Sal, Sar, Sarx, Shl,
-            Shlx, Shr, Shrx, Sub, Test, Tzcnt, Xchg, Xor,
+            Adc, Add, And, Bsf, Bsr, Bswap, Bt, Cdq, Cdqe, Cmp, Cqo, Cwde, Dec, Div, Idiv, Imul,
+            Inc, Lea, Leave, Mov, Movsx, Movsxd, Movzx, Mul, Neg, Nop, Not, Or, Pop, Push, Rol,
+            Ror, Sal, Sar, Sarx, Sbb, Shl, Shlx, Shr, Shrx, Sub, Test, Tzcnt, Xchg, Xor,
         };
         let size = self.size(instruction, 0);
         if size == 0 || size > 8 {
@@ -397,6 +397,42 @@ impl<P: Pages> State<'_, P> {
                 let from = first.from.max(second.from);
                 self.set_flags(None, from);
                 self.assign(instruction, 0, Value { bits, from });
+            }
+            Mul | Imul | Div | Idiv => {
+                let by = read(self, 0);
+                let (low, high) = (self.registers[RAX], self.registers[RDX]);
+                let from = by.from.max(low.from);
+                let known = low.bits.zip(by.bits).filter(|_| size >= 4);
+                let result = known.and_then(|(low, by)| {
+                    let low = masked(low, size);
+                    match instruction.mnemonic() {
+                        Mul => Some(wide(u128::from(low) * u128::from(by), size)),
+                        Imul => {
+                            let (a, b) = (extended(low, size) as i64, extended(by, size) as i64);
+                            Some(wide((i128::from(a) * i128::from(b)) as u128, size))
+                        }
+                        mnemonic => divide(mnemonic, masked(high.bits?, size), low, by, size),
+                    }
+                });
+                self.set_flags(None, from);
+                self.registers[RAX] = Value { bits: result.map(|one| one.0), from };
+                self.registers[RDX] = Value { bits: result.map(|one| one.1), from };
+            }
+            Adc | Sbb => {
+                let (a, b) = (read(self, 0), read(self, 1));
+                let from = a.from.max(b.from).max(self.flags_from);
+                let carry = self.flags.map(|flags| u64::from(flags.carry));
+                let result = a.bits.zip(b.bits).zip(carry).map(|((a, b), carry)| {
+                    let with = match instruction.mnemonic() {
+                        Adc => add,
+                        _ => subtract,
+                    };
+                    let (once, first) = with(a, masked(b, size), size);
+                    let (twice, second) = with(once, carry, size);
+                    (twice, Flags { carry: first.carry || second.carry, ..second })
+                });
+                self.set_flags(result.map(|(_, flags)| flags), from);
+                self.assign(instruction, 0, Value { bits: result.map(|one| one.0), from });
             }
             Bswap => {
                 let value = read(self, 0);
@@ -746,6 +782,33 @@ fn subtract(a: u64, b: u64, size: usize) -> (u64, Flags) {
     let overflow = sign_bit((a ^ b) & (a ^ difference), size);
     let carry = masked(a, size) < masked(b, size);
     (difference, Flags { carry, overflow, ..Flags::of(difference, size) })
+}
+
+/// The low and the high half of a product.
+fn wide(product: u128, size: usize) -> (u64, u64) {
+    let low = product as u64;
+    match size {
+        8 => (low, (product >> 64) as u64),
+        _ => (masked(low, size), masked((product >> (8 * size)) as u64, size)),
+    }
+}
+
+/// Quotient and remainder; `None`: the processor would fault.
+fn divide(mnemonic: Mnemonic, high: u64, low: u64, by: u64, size: usize) -> Option<(u64, u64)> {
+    let whole = u128::from(high) << (8 * size) | u128::from(low);
+    let (quotient, remainder) = match mnemonic {
+        Mnemonic::Div => {
+            let by = u128::from(by);
+            (whole.checked_div(by)?, whole.checked_rem(by)?)
+        }
+        _ => {
+            let shift = 128 - 16 * size as u32;
+            let whole = (whole << shift) as i128 >> shift;
+            let by = i128::from(extended(by, size) as i64);
+            (whole.checked_div(by)? as u128, whole.checked_rem(by)? as u128)
+        }
+    };
+    Some((masked(quotient as u64, size), masked(remainder as u64, size)))
 }
 
 fn logic(bits: u64, size: usize) -> (u64, Flags) {
