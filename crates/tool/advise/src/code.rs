@@ -12,7 +12,8 @@
 use std::collections::HashMap;
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 use serde::Serialize;
 
@@ -91,6 +92,8 @@ struct Known {
     memory: Option<Operand>,
     /// Full general registers that it writes, as bits of their numbers.
     writes: u16,
+    /// The register to which it only adds a constant, and the constant.
+    adds: Option<(u8, u64)>,
     /// Whether it reads memory into the registers it writes.
     is_load: bool,
     /// Whether the next instruction is executed after it.
@@ -115,8 +118,14 @@ impl Operand {
         [self.base, self.index].into_iter().flatten().fold(0, |bits, register| bits | 1 << register)
     }
 
-    fn address(&self, registers: &[u64; 16]) -> u64 {
-        let value = |register: Option<u8>| register.map_or(0, |at| registers[usize::from(at)]);
+    /// The address with these registers, from each of which what was added to it since is taken away.
+    fn address(&self, registers: &[u64; 16], added: &[u64; 16]) -> u64 {
+        let value = |register: Option<u8>| {
+            register.map_or(0, |at| {
+                let at = usize::from(at);
+                registers[at].wrapping_sub(added[at])
+            })
+        };
         value(self.base)
             .wrapping_add(value(self.index).wrapping_mul(self.scale))
             .wrapping_add(self.displacement)
@@ -218,7 +227,8 @@ impl<'a> Code<'a> {
 
 impl Site {
     fn attribute(&self, registers: &[u64; 16]) -> Attribution {
-        let mut overwritten = 0;
+        // Since the access: registers with new values, and constants added to others.
+        let (mut overwritten, mut added) = (0, [0; 16]);
         let mut lost = false;
         for (place, known) in self.before.iter().enumerate() {
             if !known.falls_through {
@@ -228,7 +238,7 @@ impl Site {
             if let Some(operand) = &known.memory
                 && (operand.kind != Kind::Store || place == 0)
             {
-                match self.access(place, operand, overwritten, registers) {
+                match self.access(place, operand, overwritten, &added, registers) {
                     Some(access) if operand.kind != Kind::Store => {
                         return Attribution::Access(access);
                     }
@@ -239,7 +249,13 @@ impl Site {
                     break;
                 }
             }
-            overwritten |= known.writes;
+            match known.adds {
+                Some((register, constant)) => {
+                    let sum = &mut added[usize::from(register)];
+                    *sum = sum.wrapping_add(constant);
+                }
+                None => overwritten |= known.writes,
+            }
         }
         if lost {
             return Attribution::Lost;
@@ -250,7 +266,7 @@ impl Site {
             Some((_, operand)) if operand.is_hidden => Attribution::Lost,
             Some((site, operand)) => Attribution::Access(Access {
                 site,
-                address: operand.address(registers),
+                address: operand.address(registers, &[0; 16]),
                 kind: operand.kind,
                 is_next: false,
                 is_dependent: self.is_loaded(0, &operand),
@@ -260,12 +276,13 @@ impl Site {
     }
 
     /// The access of the instruction `place` before; `None` if its address is lost. `overwritten`: the registers that
-    /// the instructions after it write.
+    /// the instructions after it write; `added`: what they add to others.
     fn access(
         &self,
         place: usize,
         operand: &Operand,
         overwritten: u16,
+        added: &[u64; 16],
         registers: &[u64; 16],
     ) -> Option<Access> {
         let known = &self.before[place];
@@ -281,7 +298,7 @@ impl Site {
         }
         Some(Access {
             site: known.ip,
-            address: operand.address(registers),
+            address: operand.address(registers, added),
             kind: operand.kind,
             is_next,
             is_dependent: is_next || self.is_loaded(place + 1, operand),
@@ -347,8 +364,35 @@ impl Known {
                 | FlowControl::Call
                 | FlowControl::IndirectCall
         );
-        Self { ip: instruction.ip(), memory, writes, is_load, falls_through }
+        let adds = constant_added(instruction);
+        Self { ip: instruction.ip(), memory, writes, adds, is_load, falls_through }
     }
+}
+
+/// The 64-bit register to which an instruction adds a constant, and the constant.
+fn constant_added(instruction: &Instruction) -> Option<(u8, u64)> {
+    let register = instruction.op0_register();
+    if instruction.op_count() == 0
+        || instruction.op_kind(0) != OpKind::Register
+        || register.size() != 8
+    {
+        return None;
+    }
+    let immediate = || instruction.try_immediate(1).ok();
+    let constant = match instruction.mnemonic() {
+        Mnemonic::Add => immediate()?,
+        Mnemonic::Sub => immediate()?.wrapping_neg(),
+        Mnemonic::Inc => 1,
+        Mnemonic::Dec => u64::MAX,
+        Mnemonic::Lea
+            if instruction.memory_base() == register
+                && instruction.memory_index() == Register::None =>
+        {
+            instruction.memory_displacement64()
+        }
+        _ => return None,
+    };
+    Some((number_of(register)?, constant))
 }
 
 /// The place of a general register in a sample; `None` for other registers.

@@ -70,8 +70,6 @@ pub struct Estimate {
     pub sequential: f64,
     /// Effective number of base pages in use in random order.
     pub pages: f64,
-    /// Lines in use per page.
-    pub lines: f64,
     /// Number of replayed windows.
     pub windows: usize,
     /// Share of the samples whose instruction was replayed often enough.
@@ -121,6 +119,8 @@ struct Group {
     samples: [f64; KINDS],
     /// Index of the block.
     of_block: usize,
+    /// Share of its pages' lines in use. Of pages with few samples: all.
+    lines: f64,
 }
 
 struct BlockRate {
@@ -147,7 +147,6 @@ pub fn estimate(
     result.sequential = (seen.len() - random.len()) as f64 / total;
     let pages = Popularity::new(&random, total, &table, shifts, orders);
     result.pages = pages.groups.iter().map(|group| group.pages).sum();
-    result.lines = pages.lines;
     let sites = Sites::new(windows, &pages, &table, prices, shifts);
     result.windows = windows.len();
     let mut replayed = 0.0;
@@ -199,14 +198,12 @@ struct Popularity {
     rates: Vec<f64>,
     blocks: Vec<BlockRate>,
     working: Working,
-    lines: f64,
     heavy: BTreeMap<u64, usize>,
     light: BTreeMap<u64, usize>,
 }
 
 impl Popularity {
     fn new(random: &[&Seen], total: f64, table: &Table, shifts: Shifts, orders: &Orders) -> Self {
-        let lines = lines_of(random, shifts);
         let groups = groups(random, shifts, orders);
         let number = groups.iter().map(|group| group.of_block + 1).max().unwrap_or(0);
         // Pages a nanosecond that streams bring in.
@@ -240,14 +237,20 @@ impl Popularity {
                         None => light.insert(group.block, at),
                     };
                 }
-                return Self { groups, rates, blocks, working, lines, heavy, light };
+                return Self { groups, rates, blocks, working, heavy, light };
             }
             for (at, group) in groups.iter().enumerate() {
                 let block_rate = blocks[group.of_block].rate;
                 for (kind, cost) in costs[at].iter_mut().enumerate() {
                     if group.samples[kind] > 0.0 {
-                        let price =
-                            table.price(kind, rates[at], block_rate, lines, group.on, &working);
+                        let price = table.price(
+                            kind,
+                            rates[at],
+                            block_rate,
+                            group.lines,
+                            group.on,
+                            &working,
+                        );
                         *cost = (*cost * price.whole).sqrt();
                     }
                 }
@@ -259,16 +262,19 @@ impl Popularity {
     fn price(&self, table: &Table, kind: usize, address: u64, on: On, shifts: Shifts) -> Price {
         let start = address >> shifts.superpage << shifts.superpage;
         let group = self.heavy.get(&(address >> shifts.base)).or_else(|| self.light.get(&start));
-        let (rate, block_rate) = match group {
-            Some(&at) => (self.rates[at], self.blocks[self.groups[at].of_block].rate),
+        let (rate, block_rate, lines) = match group {
+            Some(&at) => {
+                let group = &self.groups[at];
+                (self.rates[at], self.blocks[group.of_block].rate, group.lines)
+            }
             // No sample was on it: used more rarely than anything that was.
             None => {
                 let least = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
                 let least = if least.is_finite() { least } else { 1e-9 };
-                (least, least * 8.0)
+                (least, least * 8.0, 1.0)
             }
         };
-        table.price(kind, rate, block_rate.max(rate), self.lines, on, &self.working)
+        table.price(kind, rate, block_rate.max(rate), lines, on, &self.working)
     }
 
     /// The parts of a sampled access, as if independent of all others.
@@ -310,15 +316,8 @@ impl Sites {
         let mut sums: BTreeMap<u64, (f64, f64, f64, usize)> = BTreeMap::new();
         for one in windows {
             let timed = Costs::new(one, pages, table, prices, shifts).timed(one, &chance);
-            let [(base, all), (superpage, then), (free, _)] =
+            let [(base, _), (superpage, _), (free, _)] =
                 timed.map(|accesses| waits(&accesses, in_flight));
-            if std::env::var_os("ADV_DEBUG").is_some() {
-                eprintln!(
-                    "DBG {} instr {} steps base {all:.0} super {then:.0}",
-                    one.window.instructions,
-                    one.window.steps.len()
-                );
-            }
             // What comes first was used shortly before, which the window does not see.
             let warm = one.window.steps.len() / 4;
             for (at, step) in one.window.steps.iter().enumerate().skip(warm) {
@@ -430,7 +429,7 @@ impl Costs {
                     kind: step.kind,
                     after: step.after,
                     from: step.from,
-                    branch: step.branch.and_then(|(at, from)| Some((from?, chance(at)))),
+                    branch: step.branch.map(|(at, from)| (from, chance(at))),
                     latency: cost.data.0 + latency,
                     spacing: cost.data.1 + spacing,
                 }
@@ -467,8 +466,8 @@ impl Table {
             let share = 1.0 / QUANTILES as f64;
             let (page_time, block_time) = (times / rate, times / block_rate);
             let distance = working.now(page_time);
-            // A line is used less often than its page.
-            let line_distance = working.now(page_time * lines.max(1.0)) * lines / 64.0;
+            // A page with few lines in use has them used more often than a page all of whose lines are.
+            let line_distance = working.now(page_time * lines);
             price.whole += share * at_distance(&prices.data, line_distance);
             let translation = match on {
                 On::Superpage => at_distance(&prices.translation, working.now(block_time)),
@@ -673,9 +672,11 @@ fn kind_of(access: &Access) -> usize {
 /// Groups samples: heavily used pages by themselves, the rest of each block together.
 fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
     let mut pages: BTreeMap<u64, (On, usize, [f64; KINDS])> = BTreeMap::new();
+    let mut lines: BTreeMap<u64, BTreeMap<u64, usize>> = BTreeMap::new();
     for one in random {
         let page = one.access.address >> shifts.base;
         let entry = pages.entry(page).or_insert((one.on, 0, [0.0; KINDS]));
+        *lines.entry(page).or_default().entry(one.access.address >> LINE).or_default() += 1;
         entry.1 += 1;
         entry.2[kind_of(&one.access)] += orders.waits(one.access.site);
     }
@@ -702,14 +703,9 @@ fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
         let of_block = *numbers.entry(block).or_insert(next);
         let start = block << shifts.superpage;
         if count >= HEAVY {
-            groups.push(Group {
-                block: start,
-                page: Some(page),
-                on,
-                pages: 1.0,
-                samples,
-                of_block,
-            });
+            let lines = lines_in_use(&lines[&page], shifts);
+            let page = Some(page);
+            groups.push(Group { block: start, page, on, pages: 1.0, samples, of_block, lines });
             continue;
         }
         let place = *light.entry(block).or_insert_with(|| {
@@ -727,6 +723,7 @@ fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
                 pages,
                 samples: [0.0; KINDS],
                 of_block,
+                lines: 1.0,
             });
             groups.len() - 1
         });
@@ -738,23 +735,10 @@ fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
     groups
 }
 
-/// Lines in use per page, from how often two samples on one page are on one line; all lines if too few samples tell.
-fn lines_of(random: &[&Seen], shifts: Shifts) -> f64 {
+/// The share of a page's lines in use, from how often two of its samples are on one line.
+fn lines_in_use(lines: &BTreeMap<u64, usize>, shifts: Shifts) -> f64 {
     let most = f64::from(1u32 << (shifts.base - LINE));
-    let mut pages: BTreeMap<u64, BTreeMap<u64, usize>> = BTreeMap::new();
-    for one in random {
-        let line = one.access.address >> LINE;
-        let lines = pages.entry(one.access.address >> shifts.base).or_default();
-        *lines.entry(line).or_default() += 1;
-    }
     let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
-    let (mut all, mut same) = (0.0, 0.0);
-    for lines in pages.values() {
-        let count: usize = lines.values().sum();
-        if count < HEAVY {
-            all += pairs(count);
-            same += lines.values().copied().map(pairs).sum::<f64>();
-        }
-    }
-    if all < 32.0 { most } else { (all / f64::max(same, 1.0)).clamp(1.0, most) }
+    let same: f64 = lines.values().copied().map(pairs).sum();
+    (pairs(lines.values().sum()) / same.max(1.0)).clamp(1.0, most) / most
 }

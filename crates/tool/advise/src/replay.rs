@@ -44,8 +44,8 @@ pub struct Step {
     pub after: u32,
     /// The access of the window that its address was computed from, the latest if there are several.
     pub from: Option<u32>,
-    /// The last conditional branch before it: its address, and the access that its flags were computed from.
-    pub branch: Option<(u64, Option<u32>)>,
+    /// The last conditional branch before it that an access decides: its address, and the access.
+    pub branch: Option<(u64, u32)>,
 }
 
 /// The accesses after one sample.
@@ -92,7 +92,7 @@ struct State<'a, P> {
     flags_from: u32,
     written: HashMap<u64, Option<u8>>,
     window: Window,
-    branch: Option<(u64, Option<u32>)>,
+    branch: Option<(u64, u32)>,
     guesses: u32,
 }
 
@@ -200,8 +200,9 @@ impl<P: Pages> State<'_, P> {
     fn jump(&mut self, instruction: &Instruction) -> Next {
         let target = instruction.near_branch_target();
         let condition = self.condition(instruction);
-        let from = (self.flags_from > 0).then(|| self.flags_from - 1);
-        self.branch = Some((instruction.ip(), from));
+        if let Some(from) = self.flags_from.checked_sub(1) {
+            self.branch = Some((instruction.ip(), from));
+        }
         let is_taken = match condition {
             Some(is_taken) => {
                 self.window.branches.push((instruction.ip(), is_taken));
