@@ -404,3 +404,127 @@ pub(crate) fn number_of(register: Register) -> Option<u8> {
     let full = register.full_register();
     ORDER.iter().position(|one| *one == full).map(|at| at as u8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: u64 = 0x40_0000;
+
+    /// What is found for a sample behind `before` and at `at`, with registers 0x1000, 0x2000, ... in their order.
+    fn found(before: &[u8], at: &[u8]) -> Attribution {
+        found_with(before, at, std::array::from_fn(|place| 0x1000 * (place as u64 + 1)))
+    }
+
+    fn found_with(before: &[u8], at: &[u8], registers: [u64; 16]) -> Attribution {
+        let mut bytes = vec![0x90; 256 - before.len()];
+        bytes.extend(before);
+        bytes.extend(at);
+        bytes.extend([0x90; 32]);
+        let read = move |address: u64, buffer: &mut [u8]| {
+            let Some(from) = address.checked_sub(CODE) else { return 0 };
+            let Some(rest) = bytes.get(from as usize..) else { return 0 };
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            count
+        };
+        Code::new(Box::new(read)).attribute(CODE + 256, &registers)
+    }
+
+    fn access(before: &[u8], at: &[u8]) -> (u64, Kind, bool) {
+        match found(before, at) {
+            Attribution::Access(access) => (access.address, access.kind, access.is_next),
+            other => panic!("{before:x?} {at:x?}: {other:?}"),
+        }
+    }
+
+    const NOP: &[u8] = &[0x90];
+
+    #[test]
+    fn the_load_before_the_sampled_instruction_has_its_address_computed() {
+        // mov rdx, [rdi+rcx*8]
+        assert_eq!(
+            access(&[0x48, 0x8b, 0x14, 0xcf], NOP),
+            (0x6000 + 8 * 0x3000, Kind::Load, false)
+        );
+        // xor [rax+rdi*8], rdx
+        let update = access(&[0x48, 0x31, 0x14, 0xf8], NOP);
+        assert_eq!(update, (0x1000 + 8 * 0x6000, Kind::Update, false));
+        // movups xmm0, [r15-16]
+        assert_eq!(access(&[0x41, 0x0f, 0x10, 0x47, 0xf0], NOP), (0xfff0, Kind::Load, false));
+        // mov rax, [rip+16]
+        let relative = access(&[0x48, 0x8b, 0x05, 0x10, 0, 0, 0], NOP);
+        assert_eq!(relative, (CODE + 256 + 16, Kind::Load, false));
+        // cmp [r8+rcx*8], rdx; jb +2: three instructions behind a load are still looked at.
+        let behind = access(&[0x49, 0x39, 0x14, 0xc8, 0x72, 0x02], NOP);
+        assert_eq!(behind, (0x9000 + 8 * 0x3000, Kind::Load, false));
+    }
+
+    #[test]
+    fn a_chase_is_represented_by_its_next_access() {
+        // mov rax, [rax+8]
+        assert_eq!(access(&[0x48, 0x8b, 0x40, 0x08], NOP), (0x1008, Kind::Load, true));
+        // mov rax, [rax+rax]: the index is overwritten too.
+        assert_eq!(found(&[0x48, 0x8b, 0x04, 0x00], NOP), Attribution::Lost);
+    }
+
+    #[test]
+    fn constants_added_since_are_taken_away() {
+        // movupd xmm0, [rax]; add rax, 32
+        let added = access(&[0x66, 0x0f, 0x10, 0x00, 0x48, 0x83, 0xc0, 0x20], NOP);
+        assert_eq!(added, (0x1000 - 32, Kind::Load, false));
+        // mov rdx, [rsi]; lea rsi, [rsi+8]; dec rcx
+        let moved = [0x48, 0x8b, 0x16, 0x48, 0x8d, 0x76, 0x08, 0x48, 0xff, 0xc9];
+        assert_eq!(access(&moved, NOP), (0x5000 - 8, Kind::Load, false));
+        // mov rdx, [rsi]; mov rsi, rcx
+        assert_eq!(found(&[0x48, 0x8b, 0x16, 0x48, 0x89, 0xce], NOP), Attribution::Lost);
+    }
+
+    #[test]
+    fn what_a_sample_does_not_have_is_lost() {
+        // mov rax, fs:[0x28]
+        let segment = [0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0];
+        assert_eq!(found(&segment, NOP), Attribution::Lost);
+        // vpgatherqq xmm0, [rdi+xmm1*8], xmm2
+        assert_eq!(found(&[0xc4, 0xe2, 0xe9, 0x91, 0x04, 0xcf], NOP), Attribution::Lost);
+    }
+
+    #[test]
+    fn a_store_waits_at_its_own_place() {
+        // mov [rsi], rax
+        assert_eq!(access(NOP, &[0x48, 0x89, 0x06]), (0x5000, Kind::Store, false));
+        // Behind a store nothing is waited for.
+        assert_eq!(found(&[0x48, 0x89, 0x06], NOP), Attribution::None);
+    }
+
+    #[test]
+    fn code_without_accesses_tells_nothing_and_no_code_is_unreadable() {
+        assert_eq!(found(NOP, NOP), Attribution::None);
+        // lea rax, [rdi+rcx]: an address, and no access.
+        assert_eq!(found(&[0x48, 0x8d, 0x04, 0x0f], NOP), Attribution::None);
+        // mov rdx, [rdi]; ret: what is behind a return was reached from elsewhere.
+        assert_eq!(found(&[0x48, 0x8b, 0x17, 0xc3], NOP), Attribution::None);
+        let mut code = Code::new(Box::new(|_, _: &mut [u8]| 0));
+        assert_eq!(code.attribute(CODE, &[0; 16]), Attribution::Unreadable);
+    }
+
+    #[test]
+    fn accesses_whose_addresses_were_loaded_depend_on_loads() {
+        // mov rax, [rdi]; mov rdx, [rax+rcx*8]
+        let loaded = [0x48, 0x8b, 0x07, 0x48, 0x8b, 0x14, 0xc8];
+        let is_dependent = |before: &[u8]| match found(before, NOP) {
+            Attribution::Access(access) => access.is_dependent,
+            other => panic!("{other:?}"),
+        };
+        assert!(is_dependent(&loaded));
+        assert!(!is_dependent(&loaded[3..]));
+    }
+
+    proptest::proptest! {
+        /// No bytes and no registers end the decoder.
+        #[test]
+        fn any_code_is_decoded(bytes: [u8; 32], at: [u8; 8], registers: [u64; 16]) {
+            found_with(&bytes, &at, registers);
+        }
+    }
+}

@@ -661,14 +661,15 @@ impl<P: Pages> State<'_, P> {
         self.record(site, at, Kind::Load, address.from);
         let from = self.window.steps.len() as u32;
         let mut bytes = [0; 8];
-        if size > 8 || self.peek.read(at, &mut bytes[..size]) < size {
+        if size > 8 {
             return Value { bits: None, from };
         }
+        let there = self.peek.read(at, &mut bytes[..size]);
         for (offset, byte) in bytes[..size].iter_mut().enumerate() {
             match self.written.get(&at.wrapping_add(offset as u64)) {
                 Some(Some(written)) => *byte = *written,
-                Some(None) => return Value { bits: None, from },
-                None => {}
+                None if offset < there => {}
+                _ => return Value { bits: None, from },
             }
         }
         Value { bits: Some(u64::from_le_bytes(bytes)), from }
@@ -827,4 +828,131 @@ fn shift(mnemonic: Mnemonic, bits: u64, by: u32, size: usize) -> u64 {
         _ => bits >> (by % width) | bits << (width - by % width),
     };
     masked(result, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// Pages by address.
+    struct Fake(BTreeMap<u64, Vec<u8>>);
+
+    impl Pages for Fake {
+        fn page(&mut self, address: u64, page: &mut [u8]) -> bool {
+            self.0.get(&address).is_some_and(|bytes| {
+                page.copy_from_slice(bytes);
+                true
+            })
+        }
+    }
+
+    /// Replays code at 0x1000 with memory words elsewhere.
+    fn window(code: &[u8], words: &[(u64, u64)], registers: &[(usize, u64)]) -> Window {
+        let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut put = |address: u64, bytes: &[u8]| {
+            let page = pages.entry(address - address % PAGE).or_insert(vec![0; PAGE as usize]);
+            let from = (address % PAGE) as usize;
+            page[from..from + bytes.len()].copy_from_slice(bytes);
+        };
+        put(0x1000, code);
+        words.iter().for_each(|(address, word)| put(*address, &word.to_le_bytes()));
+        let mut all = [0; 16];
+        registers.iter().for_each(|(register, value)| all[*register] = *value);
+        let mut peek = Peek::new(Fake(pages), PAGE);
+        Replay::default().window(0x1000, &all, 0, &mut peek)
+    }
+
+    fn addresses(window: &Window) -> Vec<u64> {
+        window.steps.iter().map(|step| step.address).collect()
+    }
+
+    #[test]
+    fn a_chase_is_followed_and_each_access_depends_on_the_last() {
+        // loop: mov rax, [rax]; test rax, rax; jne loop; int3
+        let code = [0x48, 0x8b, 0x00, 0x48, 0x85, 0xc0, 0x75, 0xf8, 0xcc];
+        let chain = [(0x9000, 0x5008), (0x5008, 0x7010), (0x7010, 0)];
+        let window = window(&code, &chain, &[(RAX, 0x9000)]);
+        assert_eq!(addresses(&window), [0x9000, 0x5008, 0x7010]);
+        let from: Vec<Option<u32>> = window.steps.iter().map(|step| step.from).collect();
+        assert_eq!(from, [None, Some(0), Some(1)]);
+        assert_eq!(window.steps[2].branch, Some((0x1006, 1)));
+        assert_eq!(window.branches, [(0x1006, true), (0x1006, true), (0x1006, false)]);
+    }
+
+    #[test]
+    fn a_binary_search_finds_its_key() {
+        // next: lea rcx, [rsi+rdi]; shr rcx, 1; cmp [r8+rcx*8], rdx; jb low; mov rsi, rcx
+        // test: cmp rdi, rsi; jb next; int3
+        // low: lea rdi, [rcx+1]; jmp test
+        let code = [
+            0x48, 0x8d, 0x0c, 0x3e, 0x48, 0xd1, 0xe9, 0x49, 0x39, 0x14, 0xc8, 0x72, 0x09, 0x48,
+            0x89, 0xce, 0x48, 0x39, 0xf7, 0x72, 0xeb, 0xcc, 0x48, 0x8d, 0x79, 0x01, 0xeb, 0xf4,
+        ];
+        let words: Vec<(u64, u64)> = (0..16).map(|at| (0x8000 + 8 * at, 10 * at)).collect();
+        let window = window(&code, &words, &[(RSI, 16), (RDI, 0), (8, 0x8000), (RDX, 70)]);
+        let places: Vec<u64> = addresses(&window).iter().map(|at| (at - 0x8000) / 8).collect();
+        assert_eq!(places, [8, 4, 6, 7]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_by_the_replay_alone() {
+        // mov [rdi], rsi; mov rax, [rdi]; mov rcx, [rax]; int3
+        let code = [0x48, 0x89, 0x37, 0x48, 0x8b, 0x07, 0x48, 0x8b, 0x08, 0xcc];
+        let window = window(&code, &[(0x9000, 0x1234)], &[(RDI, 0x9000), (RSI, 0xa000)]);
+        assert_eq!(addresses(&window), [0x9000, 0x9000, 0xa000]);
+        assert_eq!(window.steps[0].kind, Kind::Store);
+    }
+
+    #[test]
+    fn unknown_values_make_addresses_unknown_and_end_windows() {
+        // movq rax, xmm0; mov rcx, [rax]; mov rdx, [rdi]; jmp rcx
+        let code = [0x66, 0x48, 0x0f, 0x7e, 0xc0, 0x48, 0x8b, 0x08, 0x48, 0x8b, 0x17, 0xff, 0xe1];
+        let window = window(&code, &[], &[(RDI, 0x9000)]);
+        assert_eq!((addresses(&window), window.unknown), (vec![0x9000], 1));
+        assert_eq!(window.instructions, 4);
+    }
+
+    #[test]
+    fn calls_return_and_string_instructions_touch_their_lines() {
+        // call f; mov rdx, [rbx]; int3; f: rep stosb; ret
+        let code = [0xe8, 0x04, 0, 0, 0, 0x48, 0x8b, 0x13, 0xcc, 0xf3, 0xaa, 0xc3];
+        let registers = [(RSP, 0xb800), (RDI, 0x9000), (RCX, 200), (1, 0xa000)];
+        let window = window(&code, &[], &registers);
+        let lines: Vec<u64> = (0..4).map(|line| 0x9000 + 64 * line).collect();
+        let expected = [&[0xb7f8], lines.as_slice(), &[0xb7f8, 0xa000]].concat();
+        assert_eq!(addresses(&window), expected);
+    }
+
+    #[test]
+    fn arithmetic_is_the_processors() {
+        assert_eq!(add(u64::MAX, 1, 8).0, 0);
+        assert!(add(0x7fff_ffff, 1, 4).1.overflow && add(0xff, 1, 1).1.carry);
+        assert!(subtract(0, 1, 4).1.carry && !subtract(5, 3, 8).1.carry);
+        assert!(subtract(0x80, 1, 1).1.overflow);
+        assert_eq!(shift(Mnemonic::Sar, 0x80, 1, 1), 0xc0);
+        assert_eq!(shift(Mnemonic::Rol, 0x81, 1, 1), 0x03);
+        assert_eq!(shift(Mnemonic::Shl, 1, 63, 8), 1 << 63);
+        assert_eq!(wide(u128::from(u64::MAX) * 2, 8), (u64::MAX - 1, 1));
+        assert_eq!(divide(Mnemonic::Div, 1, 0, 2, 8), Some((1 << 63, 0)));
+        let minus = masked(-7i64 as u64, 4);
+        let expected = (masked(-3i64 as u64, 4), masked(-1i64 as u64, 4));
+        assert_eq!(divide(Mnemonic::Idiv, masked(u64::MAX, 4), minus, 2, 4), Some(expected));
+        assert_eq!(divide(Mnemonic::Div, 0, 1, 0, 8), None);
+    }
+
+    proptest::proptest! {
+        /// No code and no registers end the interpreter, or make it go on for ever.
+        #[test]
+        fn any_code_is_interpreted(bytes: [u8; 64], registers: [u64; 16], flags: u64) {
+            let mut page = vec![0x90; PAGE as usize];
+            page[..64].copy_from_slice(&bytes);
+            let mut peek = Peek::new(Fake(BTreeMap::from([(0x1000, page)])), PAGE);
+            let window = Replay::default().window(0x1000, &registers, flags, &mut peek);
+            proptest::prop_assert!(window.instructions <= MAX_INSTRUCTIONS);
+        }
+    }
 }

@@ -61,6 +61,8 @@ const SCHEMA: &str = "superpage.advise/1";
 const PRICES: &str = "superpage.prices/1";
 /// Largest footprint whose prices are measured.
 const MOST: ByteSize = ByteSize::gib(1);
+/// Smallest footprint whose prices are useful.
+const LEAST: ByteSize = ByteSize::mib(256);
 /// Most processes looked at together.
 const MAX_PROCESSES: usize = 16;
 /// Largest file of prices.
@@ -184,22 +186,36 @@ fn prices(path: Option<&Path>) -> Result<Prices, Failure> {
     if let Some(path) = path {
         files::check_new(path, false)?;
     }
-    let most = facts::measurement_memory(MOST);
+    let mut most = facts::measurement_memory(MOST);
+    let prices = loop {
+        match measure(most, &machine) {
+            // Without contiguous memory, prices of smaller footprints: those of larger ones are taken to be equal.
+            Err(PricesError::NotGot { .. }) if most > LEAST => {
+                most = ByteSize(most.bytes() / 2);
+                exit::say(&format!(
+                    "prices are measured up to {most} only: too little contiguous memory is free"
+                ));
+            }
+            measured => break measured.map_err(unpriced)?,
+        }
+    };
+    if let Some(path) = path {
+        let file = PriceFile { schema: PRICES.to_string(), processor, prices: prices.clone() };
+        files::write(path, false, exit::to_json(&file)?)?;
+    }
+    Ok(prices)
+}
+
+fn measure(most: ByteSize, machine: &Snapshot) -> Result<Prices, PricesError> {
     let what = "measuring what accesses cost on this machine";
-    let mut samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
+    let mut samples = Samples::new(most, facts::superpage(machine))?;
     let mut progress = Progress::new(false, what);
     let measured = samples.visit(|done, of| {
         progress.tell(done as u64, Some(of as u64), || what.to_string());
         true
     });
     progress.clear();
-    measured.map_err(unpriced)?;
-    let prices = samples.prices();
-    if let Some(path) = path {
-        let file = PriceFile { schema: PRICES.to_string(), processor, prices: prices.clone() };
-        files::write(path, false, exit::to_json(&file)?)?;
-    }
-    Ok(prices)
+    measured.map(|()| samples.prices())
 }
 
 fn read(path: &Path, processor: Option<&str>) -> Result<Prices, Failure> {
