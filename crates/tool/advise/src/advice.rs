@@ -500,3 +500,83 @@ pub fn largest(root: &Root, processes: Vec<Process>, most: usize) -> (Vec<Proces
     sized.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     (sized.into_iter().take(most).map(|(_, one)| one).collect(), left)
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_core::Rng;
+
+    use super::*;
+    use crate::model::tests::{prices, samples};
+
+    fn accesses(seen: Vec<Seen>, lost: usize) -> Accesses {
+        let counts = BTreeMap::from([(0x1004, seen.len() as u32)]);
+        let shifts = Shifts { base: 12, superpage: 21 };
+        Accesses { seen, windows: Vec::new(), lost, without: 0, unreadable: 0, counts, shifts }
+    }
+
+    fn uniform(count: usize, seed: u64) -> Vec<Seen> {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        samples(count, On::Base { resident: 512 }, |_| random.next_u64() % (1 << 17))
+    }
+
+    fn verdict(accesses: &Accesses) -> Verdict {
+        accesses.estimate(&prices(), 1.0, None).verdict
+    }
+
+    #[test]
+    fn the_interval_holds_the_gain_of_uniform_use() {
+        // 154 ns become 104.
+        let truth = 154.0 / 104.0 - 1.0;
+        for seed in 0..6 {
+            let Verdict::Gain(range) = verdict(&accesses(uniform(600, seed), 0)) else {
+                panic!("no gain with seed {seed}");
+            };
+            assert!(range.low <= range.mid && range.mid <= range.high, "{range:?}");
+            assert!(range.low < truth && truth < range.high, "{range:?} {truth}");
+        }
+    }
+
+    #[test]
+    fn few_samples_and_many_lost_ones_are_unknown() {
+        let few = verdict(&accesses(uniform(MIN_SAMPLES - 1, 1), 0));
+        assert_eq!(few, Verdict::Unknown(Why::FewSamples));
+        let lost = verdict(&accesses(uniform(600, 1), 500));
+        assert_eq!(lost, Verdict::Unknown(Why::Lost));
+        assert!(matches!(verdict(&accesses(uniform(600, 1), 100)), Verdict::Gain(_)));
+    }
+
+    #[test]
+    fn no_gain_is_none_and_time_in_the_kernel_is_not_saved() {
+        let mut random = Pcg64Mcg::seed_from_u64(5);
+        let on = On::Base { resident: 512 };
+        let small = samples(2000, on, |_| random.next_u64() % 32);
+        assert!(matches!(verdict(&accesses(small, 0)), Verdict::None(_)));
+        let all = accesses(uniform(2000, 2), 0);
+        let mid = |user| match all.estimate(&prices(), user, None).verdict {
+            Verdict::Gain(range) | Verdict::None(range) => range.mid,
+            other => panic!("{other:?}"),
+        };
+        assert!(mid(0.1) < mid(1.0) / 5.0);
+    }
+
+    #[test]
+    fn page_faults_that_superpages_save_count() {
+        let mut random = Pcg64Mcg::seed_from_u64(5);
+        let on = On::Base { resident: 512 };
+        let small = accesses(samples(2000, on, |_| random.next_u64() % 32), 0);
+        // 200,000 a second at 800 ns more each than their part of a superpage: 16 % of the time.
+        let Verdict::Gain(range) = small.estimate(&prices(), 0.7, Some(200_000.0)).verdict else {
+            panic!("no gain");
+        };
+        assert!((range.mid - (1.0 / (1.0 - 0.161) - 1.0)).abs() < 0.01, "{range:?}");
+    }
+
+    #[test]
+    fn resamples_are_of_the_samples() {
+        let all: Vec<u32> = (0..1000).collect();
+        let again = resampled(&all, TOGETHER, 1);
+        assert!(again.len() >= all.len() && again.iter().all(|one| all.contains(one)));
+        assert_ne!(again, resampled(&all, TOGETHER, 2));
+        assert!(resampled::<u32>(&[], TOGETHER, 1).is_empty());
+    }
+}

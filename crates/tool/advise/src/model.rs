@@ -77,7 +77,7 @@ pub struct Estimate {
 }
 
 /// Turns of computing prices and frequencies from each other.
-const TURNS: usize = 8;
+const TURNS: usize = 5;
 /// Samples on one page from which the page counts by itself.
 const HEAVY: usize = 8;
 /// Quantiles of the time between two uses over which a price is averaged.
@@ -741,4 +741,156 @@ fn lines_in_use(lines: &BTreeMap<u64, usize>, shifts: Shifts) -> f64 {
     let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
     let same: f64 = lines.values().copied().map(pairs).sum();
     (pairs(lines.values().sum()) / same.max(1.0)).clamp(1.0, most) / most
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use prediction::{Curve, Faults, Pair, Sequential};
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::Step;
+
+    const SHIFTS: Shifts = Shifts { base: 12, superpage: 21 };
+    const START: u64 = 1 << 40;
+
+    /// 4 ns, 100 more beyond 2^14 pages of data, 50 more beyond 2^11 entries of the TLB.
+    pub(crate) fn prices() -> Prices {
+        let step = |from: usize, cost: f64, k: usize| if k > from { cost } else { 0.0 };
+        let curve = |price: &dyn Fn(usize) -> f64| Curve {
+            first: 6,
+            ns: (6..20)
+                .map(|k| 4.0 + (7..=k).fold(0.0, |mean, k| (mean + price(k)) / 2.0))
+                .collect(),
+        };
+        let base = |k| step(14, 100.0, k) + step(11, 50.0, k);
+        let superpage = |k| step(14, 100.0, k) + step(20, 50.0, k);
+        let pair = Pair { base: curve(&base), superpage: curve(&superpage) };
+        Prices {
+            dependent: pair.clone(),
+            reads: pair.clone(),
+            writes: pair,
+            sequential_reads: Sequential { base: 160.0, superpage: 160.0 },
+            sequential_writes: Sequential { base: 160.0, superpage: 160.0 },
+            faults: Faults { base: 1000.0, superpage: 100_000.0 },
+        }
+    }
+
+    fn seen(at: usize, address: u64, on: On) -> Seen {
+        let access =
+            Access { site: 0x1000, address, kind: Kind::Load, is_next: false, is_dependent: true };
+        Seen { access, thread: Pid(1), time: at as u64 * 1_000_003, on }
+    }
+
+    const BASE: On = On::Base { resident: 512 };
+
+    /// Samples on the pages that `page` draws.
+    pub(crate) fn samples(count: usize, on: On, mut page: impl FnMut(u64) -> u64) -> Vec<Seen> {
+        let mut random = Pcg64Mcg::seed_from_u64(3);
+        (0..count)
+            .map(|at| {
+                let line = random.next_u64() % 64;
+                seen(at, START + (page(random.next_u64()) << 12) + 64 * line, on)
+            })
+            .collect()
+    }
+
+    fn saved(seen: &[Seen], windows: &[Replayed]) -> f64 {
+        let counts = BTreeMap::from([(0x1004, seen.len() as u32)]);
+        let orders = Orders::new(seen, &counts);
+        estimate(seen, windows, seen.len() as f64, &prices(), SHIFTS, &orders).saved
+    }
+
+    /// What uniform use of 1 GiB spends on translation: 50 of 154 ns, less what the nearest distances do not.
+    const UNIFORM: f64 = 50.0 / 154.0;
+
+    #[test]
+    fn uniform_use_saves_the_price_of_its_translation() {
+        let found = saved(&samples(8000, BASE, |random| random % (1 << 18)), &[]);
+        assert!((found - UNIFORM).abs() < 0.03, "{found} {UNIFORM}");
+        // Half of the samples show no access.
+        let half = samples(8000, BASE, |random| random % (1 << 18));
+        let orders = Orders::new(&half, &BTreeMap::new());
+        let found = estimate(&half, &[], 16_000.0, &prices(), SHIFTS, &orders).saved;
+        assert!((found - UNIFORM / 2.0).abs() < 0.02, "{found}");
+    }
+
+    #[test]
+    fn little_memory_memory_on_superpages_and_memory_that_stays_save_nothing() {
+        assert!(saved(&samples(8000, BASE, |random| random % 64), &[]) < 0.002);
+        assert!(saved(&samples(8000, BASE, |random| random % 1024), &[]) < 0.01);
+        for on in [On::Superpage, On::Stays] {
+            let found = saved(&samples(8000, on, |random| random % (1 << 18)), &[]);
+            assert!(found < 0.002, "{on:?} {found}");
+        }
+        assert_eq!(saved(&[], &[]), 0.0);
+    }
+
+    #[test]
+    fn skewed_use_saves_less_than_uniform_use() {
+        // Half of the uses are of 64 pages. They are half of the accesses if those are as slow; here samples are time.
+        let skewed = samples(8000, BASE, |random| match random % 2 {
+            0 => (random >> 1) % 64,
+            _ => (random >> 1) % (1 << 18),
+        });
+        let found = saved(&skewed, &[]);
+        assert!(found > 0.3 * UNIFORM && found < 0.6 * UNIFORM, "{found}");
+    }
+
+    #[test]
+    fn what_goes_in_order_saves_nothing() {
+        let mut at = 0;
+        let in_order = samples(4000, BASE, |_| {
+            at = (at + 2500) % (1 << 18);
+            at
+        });
+        assert!(saved(&in_order, &[]) < 0.002);
+    }
+
+    /// Windows in which each page is used on `lines` different lines in a row.
+    fn windows(lines: u64) -> Vec<Replayed> {
+        let mut random = Pcg64Mcg::seed_from_u64(9);
+        let window = |_| {
+            let mut window = Window::default();
+            for at in 0..400u64 {
+                if at % lines == 0 {
+                    random.next_u64();
+                }
+                let page = random.clone().next_u64() % (1 << 18);
+                // Not neighbouring lines, which would be prefetched.
+                let address = START + (page << 12) + 64 * (at % lines * 7 % 64);
+                window.steps.push(Step {
+                    site: 0x1000,
+                    address,
+                    kind: Kind::Load,
+                    after: 4 * at as u32,
+                    from: (at as u32).checked_sub(1),
+                    branch: None,
+                });
+            }
+            let on = vec![Some(BASE); window.steps.len()];
+            Replayed { window, on }
+        };
+        (0..20).map(window).collect()
+    }
+
+    #[test]
+    fn repeated_uses_of_a_page_need_its_translation_once() {
+        let uniform = samples(8000, BASE, |random| random % (1 << 18));
+        let (once, often) = (saved(&uniform, &windows(1)), saved(&uniform, &windows(8)));
+        assert!((once - UNIFORM).abs() < 0.04, "{once}");
+        // One of eight accesses to main memory has a walk: 50 of 8 × 104 + 50 ns.
+        let expected = 50.0 / (8.0 * 104.0 + 50.0);
+        assert!((often - expected).abs() < 0.02, "{often} {expected}");
+    }
+
+    #[test]
+    fn an_instruction_among_others_as_slow_does_not_wait() {
+        let near = (0..32u64).map(|at| (0x1000 + 4 * at, 100));
+        let counts: BTreeMap<u64, u32> = near.collect();
+        assert!(waiting([0x1040].into_iter(), &counts)[&0x1040] < 0.01);
+        let alone = BTreeMap::from([(0x1044, 1000)]);
+        assert!(waiting([0x1040].into_iter(), &alone)[&0x1040] > 0.99);
+    }
 }
