@@ -28,10 +28,10 @@ const WINDOWS_AT_ONCE: usize = 2;
 const RESAMPLINGS: usize = 24;
 /// Consecutive samples that are resampled together: neighbours are alike.
 const TOGETHER: usize = 20;
-/// Relative error of the model and of the prices. Fitted to `scripts/advise-check`'s programs.
-const MODEL_ERROR: f64 = 0.3;
+/// Relative error of the model and of the prices. Fitted to `scripts/advise-check`'s programs: docs/decisions/advise.md#4.
+const MODEL_ERROR: f64 = 0.18;
 /// Error of the model where little is saved, as a share of the time.
-const LEAST_ERROR: f64 = 0.01;
+const LEAST_ERROR: f64 = 0.015;
 /// Gains below this are none.
 const NONE: f64 = 0.01;
 
@@ -173,6 +173,10 @@ pub struct Look {
     pub sequential: f64,
     /// Effective number of base pages in use at random.
     pub pages: f64,
+    /// Samples whose following instructions were replayed.
+    pub windows: usize,
+    /// Share of the samples whose instruction was replayed often enough.
+    pub replayed: f64,
     /// DAMON, which was not used.
     pub damon: Damon,
     /// Whether there is a PMU, whose samples would have addresses.
@@ -275,6 +279,8 @@ pub fn advise(
             faults_per_second,
             sequential: found.estimate.sequential,
             pages: found.estimate.pages,
+            windows: found.estimate.windows,
+            replayed: found.estimate.replayed,
             damon: Damon::probe(root),
             has_pmu: Pmu::read(root).is_ok_and(|pmu| pmu.is_some()),
         },

@@ -6,6 +6,8 @@
 //! overwritten is lost, except in a pointer chase (`mov rax, [rax+8]`): there the loaded value is the register of the
 //! chase's next access, which stands for this one.
 //!
+//! See docs/decisions/advise.md#1.
+//!
 //! x86 instructions have no common length, so backwards means: forwards from many starts before, of which nearly all
 //! fall into step after a few instructions.
 

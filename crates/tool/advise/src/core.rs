@@ -3,7 +3,7 @@
 //! An out-of-order core in outline: accesses start when their addresses are known, as far ahead of the oldest
 //! unfinished instruction as the reorder buffer reaches, and no faster one after the other than the memory system takes
 //! independent accesses; instructions retire in order. A mispredicted branch holds back what follows until the access
-//! that decides it has its data. (Karkhanis and Smith, ISCA 2004, call this the interval model.)
+//! that decides it has its data. (Karkhanis and Smith, ISCA 2004, call this the interval model.) See docs/decisions/advise.md#2.
 
 use crate::Kind;
 

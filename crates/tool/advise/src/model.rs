@@ -10,7 +10,7 @@
 //! frequency; prices and distances are computed in turns until they agree. (Che, Tung and Wang, JSAC 2002, for caches.)
 //!
 //! What goes through memory in order is not independent. It is told apart by its rate ([`crate::streams`]) and priced
-//! by the pages it passes.
+//! by the pages it passes. See docs/decisions/advise.md#2.
 
 use std::collections::BTreeMap;
 
@@ -403,6 +403,7 @@ impl Costs {
                 cost.data.1 = data(&many).max(ISSUE);
                 // Walks of a chase start when the last access has ended. Others are walked many at a time, which keeps
                 // their tables in the caches: their part is that of independent accesses.
+                // See docs/decisions/advise.md#3.
                 let by = data(&far) / data(&many).max(ISSUE);
                 let latency = |chased: f64, many: f64| if is_chased { chased } else { many * by };
                 if is_new_page {

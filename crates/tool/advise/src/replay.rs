@@ -10,6 +10,7 @@
 //! addresses and flags unknown. A conditional branch by unknown flags is taken if it goes back; a window ends after a few
 //! of these guesses, at a system call, and where code or a branch's target is unknown. The process may have changed
 //! memory since the sample: an approximation, like the guesses, of what is used as a mean over many windows.
+//! See docs/decisions/advise.md#2.
 
 use std::collections::HashMap;
 
