@@ -129,6 +129,19 @@ pub fn streams(words: &mut [Word]) -> [f64; 3] {
     [reads, copy, each(start, 1)]
 }
 
+/// Returns nanoseconds of reading all words in order, in one stream, as a sum does: every word is touched.
+pub fn one_stream(words: &[Word]) -> f64 {
+    let start = thread_cpu_time();
+    let mut sums = [0u64; 4];
+    for four in words.as_chunks::<4>().0 {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+        }
+    }
+    black_box(sums);
+    each(start, 1)
+}
+
 /// Nanoseconds of CPU time per access since `start`. CPU time excludes other load on this CPU.
 fn each(start: Duration, count: u64) -> f64 {
     (thread_cpu_time() - start).as_secs_f64() * 1e9 / count as f64

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use host::coverage::MappingKind;
 use host::{FreeContiguity, Pmu, Root, process};
-use prediction::Prices;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use services::{AddressSpace, Extent, Process, SpaceError};
 use units::{ByteSize, Pid};
 
-use crate::model::{Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
+use crate::model::{Costs, Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
 use crate::peek::{Peek, Running};
 use crate::remedy::{Remedy, remedies};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
@@ -191,7 +190,7 @@ pub fn advise(
     root: &Root,
     process: &Process,
     time: Duration,
-    prices: &Prices,
+    prices: &Costs,
     mut goes_on: impl FnMut(Duration) -> bool,
 ) -> Result<Advice, AdviceError> {
     let running = || Running::open(process.pid).map_err(AdviceError::Code);
@@ -361,7 +360,7 @@ impl Accesses {
         self.seen.len() + self.lost + self.without + self.unreadable
     }
 
-    fn estimate(&self, prices: &Prices, user_share: f64, faults_per_second: Option<f64>) -> Found {
+    fn estimate(&self, prices: &Costs, user_share: f64, faults_per_second: Option<f64>) -> Found {
         let total = self.total() as f64;
         let orders = Orders::new(&self.seen, &self.counts);
         // Lost accesses are taken to be like the others: to the same memory, as far as accesses go.
@@ -374,11 +373,11 @@ impl Accesses {
             found
         };
         let mid = of(&self.seen, &self.windows);
-        let fault = prices.faults;
+        let fault = prices.accesses.faults;
         let per_fault = (fault.base - fault.superpage / 512.0).max(0.0) * 1e-9;
         let by_faults = (faults_per_second.unwrap_or(0.0) * per_fault).min(1.0 - user_share);
         let gain = |saved: f64| {
-            let saved = (saved * user_share + by_faults).clamp(0.0, 0.95);
+            let saved = (saved * user_share + by_faults).clamp(-0.5, 0.95);
             1.0 / (1.0 - saved) - 1.0
         };
         let is_lost =

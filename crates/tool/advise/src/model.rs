@@ -12,9 +12,9 @@
 //! What goes through memory in order is not independent. It is told apart by its rate ([`crate::streams`]) and priced
 //! by the pages it passes. See docs/decisions/advise.md#2.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use prediction::{ByDistance, Prices};
+use prediction::{ByDistance, Prices, Sequential};
 
 use crate::core::{Timed, in_flight, waits};
 use crate::streams::{Order, Visit, by_site, order};
@@ -46,6 +46,15 @@ pub enum On {
     Superpage,
     /// Memory that stays on base pages: code, files, stacks, mappings smaller than a superpage.
     Stays,
+}
+
+/// A machine's costs of accesses.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Of random accesses, of several streams, and of first touches.
+    pub accesses: Prices,
+    /// Nanoseconds of a base page that is read in the only stream.
+    pub one_stream: Sequential,
 }
 
 /// Binary logarithms of sizes in bytes.
@@ -134,7 +143,7 @@ pub fn estimate(
     seen: &[Seen],
     windows: &[Replayed],
     total: f64,
-    prices: &Prices,
+    prices: &Costs,
     shifts: Shifts,
     orders: &Orders,
 ) -> Estimate {
@@ -142,7 +151,7 @@ pub fn estimate(
     if seen.is_empty() || total <= 0.0 {
         return result;
     }
-    let table = Table::new(prices);
+    let table = Table::new(&prices.accesses);
     let random: Vec<&Seen> = seen.iter().filter(|one| !orders.is_sequential(one)).collect();
     result.sequential = (seen.len() - random.len()) as f64 / total;
     let pages = Popularity::new(&random, total, &table, shifts, orders);
@@ -299,7 +308,7 @@ impl Sites {
         windows: &[Replayed],
         pages: &Popularity,
         table: &Table,
-        prices: &Prices,
+        prices: &Costs,
         shifts: Shifts,
     ) -> Self {
         let mut outcomes: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
@@ -315,7 +324,7 @@ impl Sites {
         let in_flight = in_flight();
         let mut sums: BTreeMap<u64, (f64, f64, f64, usize)> = BTreeMap::new();
         for one in windows {
-            let timed = Costs::new(one, pages, table, prices, shifts).timed(one, &chance);
+            let timed = Steps::new(one, pages, table, prices, shifts).timed(one, &chance);
             let [(base, _), (superpage, _), (free, _)] =
                 timed.map(|accesses| waits(&accesses, in_flight));
             // What comes first was used shortly before, which the window does not see.
@@ -350,27 +359,48 @@ struct Cost {
     superpage: (f64, f64),
 }
 
-struct Costs(Vec<Cost>);
+struct Steps(Vec<Cost>);
 
 /// Nanoseconds of a load from the first-level cache, less what the prices' smallest footprint holds.
 const NEAREST: f64 = 1.5;
+/// Number of places in memory that a window's accesses go through in order: lines next to lines used before, in pages that
+/// are not near each other.
+fn streams(window: &Window, shifts: Shifts) -> usize {
+    let (mut lines, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for step in &window.steps {
+        let line = step.address >> LINE;
+        let is_next = [line.wrapping_sub(1), line + 1].iter().any(|near| lines.contains(near));
+        if lines.insert(line) && is_next {
+            // Neighbouring pages are of one stream: 16 of them, and those across their ends.
+            let place = step.address >> (shifts.base + 4);
+            if !places.contains(&(place + 1)) && !places.contains(&place.wrapping_sub(1)) {
+                places.insert(place);
+            }
+        }
+    }
+    places.len()
+}
+
 /// Nanoseconds from which an access is far: beyond the second-level cache.
 const FAR: f64 = 10.0;
 /// Nanoseconds for which an access to the first-level cache occupies the core.
 const ISSUE: f64 = 0.17;
 
-impl Costs {
+impl Steps {
     fn new(
         one: &Replayed,
         pages: &Popularity,
         table: &Table,
-        prices: &Prices,
+        prices: &Costs,
         shifts: Shifts,
     ) -> Self {
         // Places of the last uses in the window.
         let (mut lines, mut used, mut blocks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let lines_per_page = f64::from(1u32 << (shifts.base - LINE));
-        let stream = prices.sequential_reads;
+        let stream = match streams(&one.window, shifts) {
+            0 | 1 => prices.one_stream,
+            _ => prices.accesses.sequential_reads,
+        };
         let crossing = (stream.base - stream.superpage).max(0.0);
         let mut costs = Vec::with_capacity(one.window.steps.len());
         // Whether what is computed from a step waits for a far access.
@@ -746,7 +776,7 @@ fn lines_in_use(lines: &BTreeMap<u64, usize>, shifts: Shifts) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use prediction::{Curve, Faults, Pair, Sequential};
+    use prediction::{Curve, Faults, Pair};
     use rand_core::{Rng, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
@@ -757,7 +787,7 @@ pub(crate) mod tests {
     const START: u64 = 1 << 40;
 
     /// 4 ns, 100 more beyond 2^14 pages of data, 50 more beyond 2^11 entries of the TLB.
-    pub(crate) fn prices() -> Prices {
+    pub(crate) fn prices() -> Costs {
         let step = |from: usize, cost: f64, k: usize| if k > from { cost } else { 0.0 };
         let curve = |price: &dyn Fn(usize) -> f64| Curve {
             first: 6,
@@ -768,14 +798,15 @@ pub(crate) mod tests {
         let base = |k| step(14, 100.0, k) + step(11, 50.0, k);
         let superpage = |k| step(14, 100.0, k) + step(20, 50.0, k);
         let pair = Pair { base: curve(&base), superpage: curve(&superpage) };
-        Prices {
+        let accesses = Prices {
             dependent: pair.clone(),
             reads: pair.clone(),
             writes: pair,
             sequential_reads: Sequential { base: 160.0, superpage: 160.0 },
             sequential_writes: Sequential { base: 160.0, superpage: 160.0 },
             faults: Faults { base: 1000.0, superpage: 100_000.0 },
-        }
+        };
+        Costs { accesses, one_stream: Sequential { base: 220.0, superpage: 200.0 } }
     }
 
     fn seen(at: usize, address: u64, on: On) -> Seen {
@@ -884,6 +915,31 @@ pub(crate) mod tests {
         // One of eight accesses to main memory has a walk: 50 of 8 × 104 + 50 ns.
         let expected = 50.0 / (8.0 * 104.0 + 50.0);
         assert!((often - expected).abs() < 0.02, "{often} {expected}");
+    }
+
+    #[test]
+    fn one_stream_saves_what_its_pages_cost_more() {
+        let mut at = 0;
+        let in_order = samples(4000, BASE, |_| {
+            at = (at + 2500) % (1 << 18);
+            at
+        });
+        // 4,800 words in order: 9 pages, of which the first is not new and the last not whole.
+        let mut window = Window::default();
+        for at in 0..4800u64 {
+            window.steps.push(Step {
+                site: 0x1000,
+                address: START + 8 * at,
+                kind: Kind::Load,
+                after: at as u32,
+                from: None,
+                branch: None,
+            });
+        }
+        let on = vec![Some(BASE); window.steps.len()];
+        assert_eq!(streams(&window, SHIFTS), 1);
+        let found = saved(&in_order, &vec![Replayed { window, on }; 20]);
+        assert!(found > 0.05 && found <= 20.0 / 220.0, "{found}");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::advise::{Advice, AdviceError, Damon, Remedy, Verdict, Why};
-use experiment::prices::{PricesError, Samples};
+use ::advise::{Advice, AdviceError, Costs, Damon, Remedy, Verdict, Why};
+use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
-use prediction::Prices;
+use prediction::{Prices, Sequential};
 use serde::{Deserialize, Serialize};
 use services::{Process, select};
 use units::ByteSize;
@@ -75,6 +75,8 @@ struct PriceFile {
     /// The processor's name; prices of another are refused.
     processor: Option<String>,
     prices: Prices,
+    /// Nanoseconds of a base page read in one stream.
+    one_stream: Sequential,
 }
 
 #[derive(Debug, Serialize)]
@@ -150,7 +152,7 @@ fn look(
     root: &Root,
     processes: &[Process],
     time: Duration,
-    prices: &Prices,
+    prices: &Costs,
 ) -> Vec<Result<Advice, AdviceError>> {
     let mut progress = Progress::new(false, "sampling");
     std::thread::scope(|scope| {
@@ -177,7 +179,7 @@ fn look(
 }
 
 /// Reads or measures this machine's prices.
-fn prices(path: Option<&Path>) -> Result<Prices, Failure> {
+fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
     let machine = Snapshot::read(&Root::real());
     let processor = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());
     if let Some(path) = path.filter(|path| path.exists()) {
@@ -200,13 +202,18 @@ fn prices(path: Option<&Path>) -> Result<Prices, Failure> {
         }
     };
     if let Some(path) = path {
-        let file = PriceFile { schema: PRICES.to_string(), processor, prices: prices.clone() };
+        let file = PriceFile {
+            schema: PRICES.to_string(),
+            processor,
+            prices: prices.accesses.clone(),
+            one_stream: prices.one_stream,
+        };
         files::write(path, false, exit::to_json(&file)?)?;
     }
     Ok(prices)
 }
 
-fn measure(most: ByteSize, machine: &Snapshot) -> Result<Prices, PricesError> {
+fn measure(most: ByteSize, machine: &Snapshot) -> Result<Costs, PricesError> {
     let what = "measuring what accesses cost on this machine";
     let mut samples = Samples::new(most, facts::superpage(machine))?;
     let mut progress = Progress::new(false, what);
@@ -215,10 +222,12 @@ fn measure(most: ByteSize, machine: &Snapshot) -> Result<Prices, PricesError> {
         true
     });
     progress.clear();
-    measured.map(|()| samples.prices())
+    measured?;
+    let one_stream = one_stream(LEAST, facts::superpage(machine))?;
+    Ok(Costs { accesses: samples.prices(), one_stream })
 }
 
-fn read(path: &Path, processor: Option<&str>) -> Result<Prices, Failure> {
+fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
     let bad = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = files::text(path, LARGEST, "a file of prices")?;
     let file: PriceFile = serde_json::from_str(&text)
@@ -232,7 +241,7 @@ fn read(path: &Path, processor: Option<&str>) -> Result<Prices, Failure> {
         return Err(bad(format!("measured on {of}, and this is {here}; name another file")));
     }
     file.prices.check().map_err(|error| bad(error.to_string()))?;
-    Ok(file.prices)
+    Ok(Costs { accesses: file.prices, one_stream: file.one_stream })
 }
 
 fn unpriced(error: PricesError) -> Failure {
