@@ -11,7 +11,7 @@ use serde::Serialize;
 use services::{AddressSpace, Extent, Process, SpaceError};
 use units::{ByteSize, Pid};
 
-use crate::model::{Costs, Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
+use crate::model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
 use crate::peek::{Peek, Running};
 use crate::remedy::{Remedy, remedies};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
@@ -21,8 +21,10 @@ use crate::{Attribution, Code, Damon, Replay, Window};
 pub const MIN_SAMPLES: usize = 300;
 /// Largest share of samples whose accesses are lost with which a gain is told.
 pub const MAX_LOST: f64 = 0.35;
-/// Samples replayed at once, every 25 ms.
-const WINDOWS_AT_ONCE: usize = 2;
+/// Samples replayed in all. Replaying one and pricing its accesses takes a millisecond.
+const WINDOWS: f64 = 600.0;
+/// Most samples replayed at once, every 25 ms.
+const WINDOWS_AT_ONCE: usize = 4;
 /// Resamplings of the samples, whose estimates show the error of sampling.
 const RESAMPLINGS: usize = 24;
 /// Consecutive samples that are resampled together: neighbours are alike.
@@ -205,7 +207,9 @@ pub fn advise(
     let mut windows = Vec::new();
     let sampled = Sampler::open(root, process)?.run(time, |passed, new| {
         // The last samples: the nearest to what memory holds now.
-        for sample in new.iter().rev().take(WINDOWS_AT_ONCE) {
+        let due = (WINDOWS * passed.as_secs_f64() / time.as_secs_f64()) as usize;
+        for sample in new.iter().rev().take(due.saturating_sub(windows.len()).min(WINDOWS_AT_ONCE))
+        {
             if let Some(registers) = &sample.registers {
                 now.forget();
                 windows.push(replay.window(sample.instruction, registers, sample.flags, &mut now));
@@ -366,13 +370,10 @@ impl Accesses {
         // Lost accesses are taken to be like the others: to the same memory, as far as accesses go.
         let known = self.seen.len() as f64;
         let scale = if known > 0.0 { (known + self.lost as f64) / known } else { 1.0 };
-        let of = |seen: &[Seen], windows: &[Replayed]| {
-            let mut found = estimate(seen, windows, total, prices, self.shifts, &orders);
-            found.saved *= scale;
-            found.by_block.values_mut().for_each(|saved| *saved *= scale);
-            found
-        };
-        let mid = of(&self.seen, &self.windows);
+        let model = Model::new(&self.seen, &self.windows, total, prices, self.shifts, &orders);
+        let mut mid = model.estimate(&self.seen, model.windows());
+        mid.saved *= scale;
+        mid.by_block.values_mut().for_each(|saved| *saved *= scale);
         let fault = prices.accesses.faults;
         let per_fault = (fault.base - fault.superpage / 512.0).max(0.0) * 1e-9;
         let by_faults = (faults_per_second.unwrap_or(0.0) * per_fault).min(1.0 - user_share);
@@ -388,11 +389,10 @@ impl Accesses {
             () => {
                 let mut resampled: Vec<f64> = (0..RESAMPLINGS as u64)
                     .map(|seed| {
-                        of(
-                            &resampled(&self.seen, TOGETHER, seed),
-                            &resampled(&self.windows, 1, seed),
-                        )
-                        .saved
+                        let windows: Vec<usize> = model.windows().collect();
+                        let windows = resampled(&windows, 1, seed).into_iter();
+                        scale
+                            * model.estimate(&resampled(&self.seen, TOGETHER, seed), windows).saved
                     })
                     .collect();
                 resampled.sort_by(f64::total_cmp);
@@ -574,6 +574,67 @@ mod tests {
             panic!("no gain");
         };
         assert!((range.mid - (1.0 / (1.0 - 0.161) - 1.0)).abs() < 0.01, "{range:?}");
+    }
+
+    /// A thread that updates random words of a mapping: nearly all samples are at accesses to it, and replays go on there.
+    #[test]
+    fn accesses_of_a_live_thread_are_found_where_they_are() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use sys::mem::{Advice as Advised, Mapping};
+
+        let root = Root::real();
+        let superpage = match host::Thp::pmd_size_of(&root) {
+            Ok(size) => size,
+            Err(error) => return testkit::skipped!("this kernel has no THP: {error}"),
+        };
+        let mut memory = Mapping::aligned(64 << 20, superpage).unwrap();
+        memory.advise(Advised::NoHugePage).unwrap();
+        memory.bytes_mut().fill(1);
+        let range = memory.address()..memory.address() + (64 << 20);
+        let stop = AtomicBool::new(false);
+        let looked = std::thread::scope(|scope| {
+            let (stop, words) = (&stop, memory.bytes_mut().as_chunks_mut::<8>().0);
+            scope.spawn(move || {
+                let mut at = 1u64;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..10_000 {
+                        at ^= at << 13;
+                        at ^= at >> 7;
+                        at ^= at << 17;
+                        let word = &mut words[at as usize & ((8 << 20) - 1)];
+                        *word = (u64::from_ne_bytes(*word) ^ at).to_ne_bytes();
+                    }
+                }
+            });
+            let own = Process::read(&root, sys::param::own_pid()).unwrap().unwrap();
+            // Other tests run in this process, and other programs on this machine: until there is a gain to tell.
+            let mut looked = Err(AdviceError::Sample(SampleError::Ended));
+            for _ in 0..20 {
+                looked = advise(&root, &own, Duration::from_secs(2), &prices(), |_| true);
+                match &looked {
+                    Ok(advice) if advice.regions.iter().all(|one| !range.contains(&one.start)) => {}
+                    _ => break,
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            looked
+        });
+        match looked {
+            Ok(advice) => {
+                let is_it = |region: &&Region| range.contains(&region.start);
+                let region = advice.regions.iter().find(is_it);
+                let region = region.unwrap_or_else(|| panic!("{advice:?}"));
+                assert!(region.saved > 0.0 && region.accesses > 0.0, "{region:?}");
+                assert!(advice.look.windows > 0 && advice.look.own_seconds > 0.0, "{advice:?}");
+            }
+            Err(AdviceError::Space(SpaceError::NoScan)) => {
+                testkit::skipped!("this kernel has no PAGEMAP_SCAN");
+            }
+            Err(error @ AdviceError::Sample(SampleError::Denied(_) | SampleError::NoPerf(_))) => {
+                testkit::skipped!("no samples here: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     #[test]

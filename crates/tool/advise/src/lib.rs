@@ -24,7 +24,7 @@ pub use advice::{
 };
 pub use code::{Access, Attribution, Code, Kind, Reader};
 pub use damon::Damon;
-pub use model::{Costs, Estimate, On, Orders, Replayed, Seen, Shifts, estimate};
+pub use model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
 pub use peek::{Pages, Peek, Running};
 pub use remedy::{Remedy, remedies};
 pub use replay::{Replay, Step, Window};

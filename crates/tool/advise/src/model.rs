@@ -137,49 +137,76 @@ struct BlockRate {
     rate: f64,
 }
 
-/// Estimates from `seen` what superpages save. `total` is the number of all samples; `windows` are replays of some.
-/// See the module for what is computed.
-pub fn estimate(
-    seen: &[Seen],
-    windows: &[Replayed],
+/// What samples and replays say about a process, from which estimates are made.
+pub struct Model<'a> {
     total: f64,
-    prices: &Costs,
     shifts: Shifts,
-    orders: &Orders,
-) -> Estimate {
-    let mut result = Estimate::default();
-    if seen.is_empty() || total <= 0.0 {
-        return result;
+    orders: &'a Orders,
+    table: Table,
+    pages: Popularity,
+    windows: Vec<BTreeMap<u64, Sums>>,
+}
+
+impl<'a> Model<'a> {
+    /// Computes how often pages are used, and what the accesses of the windows cost. `total` is the number of all
+    /// samples, of which `seen` are those at accesses.
+    pub fn new(
+        seen: &[Seen],
+        windows: &[Replayed],
+        total: f64,
+        prices: &Costs,
+        shifts: Shifts,
+        orders: &'a Orders,
+    ) -> Self {
+        let table = Table::new(&prices.accesses);
+        let random: Vec<&Seen> = seen.iter().filter(|one| !orders.is_sequential(one)).collect();
+        let pages = Popularity::new(&random, total, &table, shifts, orders);
+        let windows = sums(windows, &pages, &table, prices, shifts);
+        Self { total, shifts, orders, table, pages, windows }
     }
-    let table = Table::new(&prices.accesses);
-    let random: Vec<&Seen> = seen.iter().filter(|one| !orders.is_sequential(one)).collect();
-    result.sequential = (seen.len() - random.len()) as f64 / total;
-    let pages = Popularity::new(&random, total, &table, shifts, orders);
-    result.pages = pages.groups.iter().map(|group| group.pages).sum();
-    let sites = Sites::new(windows, &pages, &table, prices, shifts);
-    result.windows = windows.len();
-    let mut replayed = 0.0;
-    for one in seen {
-        let site = one.access.site;
-        let share = orders.waits(site) / total;
-        let part = match sites.part(site) {
-            Some(part) => {
-                replayed += share;
-                part
-            }
-            None if orders.is_sequential(one) => continue,
-            None => pages.part(&table, one, shifts),
+
+    /// Places of the windows.
+    pub fn windows(&self) -> std::ops::Range<usize> {
+        0..self.windows.len()
+    }
+
+    /// Estimates what superpages save, from these samples and the windows at these places: all of them, or as many drawn
+    /// from them.
+    pub fn estimate(&self, seen: &[Seen], windows: impl Iterator<Item = usize>) -> Estimate {
+        let (orders, shifts) = (self.orders, self.shifts);
+        let mut result = Estimate {
+            pages: self.pages.groups.iter().map(|group| group.pages).sum(),
+            windows: self.windows.len(),
+            ..Estimate::default()
         };
-        result.translating += share * part.base;
-        let saved = share * (part.base - part.superpage).max(0.0);
-        result.saved += saved;
-        if saved > 0.0 && matches!(one.on, On::Base { .. }) {
-            let start = one.access.address >> shifts.superpage << shifts.superpage;
-            *result.by_block.entry(start).or_default() += saved;
+        let mut sites: BTreeMap<u64, Sums> = BTreeMap::new();
+        for (site, more) in windows.flat_map(|at| &self.windows[at]) {
+            sites.entry(*site).or_default().add(more);
         }
+        for one in seen {
+            let share = orders.waits(one.access.site) / self.total;
+            let is_sequential = orders.is_sequential(one);
+            if is_sequential {
+                result.sequential += 1.0 / self.total;
+            }
+            let part = match sites.get(&one.access.site).and_then(Sums::part) {
+                Some(part) => {
+                    result.replayed += 1.0 / self.total;
+                    part
+                }
+                None if is_sequential => continue,
+                None => self.pages.part(&self.table, one, shifts),
+            };
+            result.translating += share * part.base;
+            let saved = share * (part.base - part.superpage).max(0.0);
+            result.saved += saved;
+            if saved > 0.0 && matches!(one.on, On::Base { .. }) {
+                let start = one.access.address >> shifts.superpage << shifts.superpage;
+                *result.by_block.entry(start).or_default() += saved;
+            }
+        }
+        result
     }
-    result.replayed = replayed;
-    result
 }
 
 /// A replay of a sample: its window, with the memory that each step is to.
@@ -293,62 +320,76 @@ impl Popularity {
     }
 }
 
-/// What replays say about each instruction.
-struct Sites {
-    /// Nanoseconds of waiting at the instruction's accesses now, of that on translation, and on translation left by
-    /// superpages; and the number of accesses.
-    sums: BTreeMap<u64, (f64, f64, f64, usize)>,
+/// What replays say about an instruction: sums over its accesses, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    /// Waiting for them now.
+    all: f64,
+    /// Of that, for translation.
+    base: f64,
+    /// What of that superpages leave.
+    superpage: f64,
+    /// Number of accesses.
+    steps: usize,
 }
 
 /// Fewest replayed accesses of an instruction that are believed.
 const MIN_STEPS: usize = 12;
 
-impl Sites {
-    fn new(
-        windows: &[Replayed],
-        pages: &Popularity,
-        table: &Table,
-        prices: &Costs,
-        shifts: Shifts,
-    ) -> Self {
-        let mut outcomes: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
-        for (branch, is_taken) in windows.iter().flat_map(|one| &one.window.branches) {
-            outcomes.entry(*branch).or_default()[usize::from(*is_taken)] += 1;
-        }
-        // A branch that is taken half the time is mispredicted half the time, as if its outcomes were random.
-        let chance = |branch: u64| {
-            outcomes.get(&branch).map_or(0.0, |[not, taken]| {
-                f64::from(*not.min(taken)) / f64::from((not + taken).max(1))
-            })
-        };
-        let in_flight = in_flight();
-        let mut sums: BTreeMap<u64, (f64, f64, f64, usize)> = BTreeMap::new();
-        for one in windows {
-            let timed = Steps::new(one, pages, table, prices, shifts).timed(one, &chance);
-            let [(base, _), (superpage, _), (free, _)] =
-                timed.map(|accesses| waits(&accesses, in_flight));
-            // What comes first was used shortly before, which the window does not see.
-            let warm = one.window.steps.len() / 4;
-            for (at, step) in one.window.steps.iter().enumerate().skip(warm) {
-                let sum = sums.entry(step.site).or_default();
-                sum.0 += base[at];
-                sum.1 += base[at] - free[at];
-                sum.2 += superpage[at] - free[at];
-                sum.3 += 1;
-            }
-        }
-        Self { sums }
+impl Sums {
+    fn add(&mut self, more: &Self) {
+        self.all += more.all;
+        self.base += more.base;
+        self.superpage += more.superpage;
+        self.steps += more.steps;
     }
 
-    /// The parts of the time at an instruction; `None`: too few replays of it.
-    fn part(&self, site: u64) -> Option<Part> {
-        let (all, base, superpage, count) = self.sums.get(&site)?;
-        if *count < MIN_STEPS || *all <= 0.0 {
+    /// The parts of the time at the instruction; `None`: too few replays of it.
+    fn part(&self) -> Option<Part> {
+        if self.steps < MIN_STEPS || self.all <= 0.0 {
             return None;
         }
-        let share = |part: f64| (part / all).clamp(0.0, 1.0);
-        Some(Part { base: share(*base), superpage: share(*superpage) })
+        let share = |part: f64| (part / self.all).clamp(0.0, 1.0);
+        Some(Part { base: share(self.base), superpage: share(self.superpage) })
     }
+}
+
+/// The sums of each window, by instruction.
+fn sums(
+    windows: &[Replayed],
+    pages: &Popularity,
+    table: &Table,
+    prices: &Costs,
+    shifts: Shifts,
+) -> Vec<BTreeMap<u64, Sums>> {
+    let mut outcomes: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
+    for (branch, is_taken) in windows.iter().flat_map(|one| &one.window.branches) {
+        outcomes.entry(*branch).or_default()[usize::from(*is_taken)] += 1;
+    }
+    // A branch that is taken half the time is mispredicted half the time, as if its outcomes were random.
+    let chance = |branch: u64| {
+        outcomes.get(&branch).map_or(0.0, |[not, taken]| {
+            f64::from(*not.min(taken)) / f64::from((not + taken).max(1))
+        })
+    };
+    let in_flight = in_flight();
+    let window = |one: &Replayed| {
+        let timed = Steps::new(one, pages, table, prices, shifts).timed(one, &chance);
+        let [base, superpage, free] = timed.map(|accesses| waits(&accesses, in_flight).0);
+        let mut sums: BTreeMap<u64, Sums> = BTreeMap::new();
+        // What comes first was used shortly before, which the window does not see.
+        let warm = one.window.steps.len() / 4;
+        for (at, step) in one.window.steps.iter().enumerate().skip(warm) {
+            sums.entry(step.site).or_default().add(&Sums {
+                all: base[at],
+                base: base[at] - free[at],
+                superpage: superpage[at] - free[at],
+                steps: 1,
+            });
+        }
+        sums
+    };
+    windows.iter().map(window).collect()
 }
 
 /// Times of one step: latency and spacing of the data, of its translation now, and on superpages.
@@ -831,7 +872,12 @@ pub(crate) mod tests {
     fn saved(seen: &[Seen], windows: &[Replayed]) -> f64 {
         let counts = BTreeMap::from([(0x1004, seen.len() as u32)]);
         let orders = Orders::new(seen, &counts);
-        estimate(seen, windows, seen.len() as f64, &prices(), SHIFTS, &orders).saved
+        saved_of(seen, windows, seen.len() as f64, &orders)
+    }
+
+    fn saved_of(seen: &[Seen], windows: &[Replayed], total: f64, orders: &Orders) -> f64 {
+        let model = Model::new(seen, windows, total, &prices(), SHIFTS, orders);
+        model.estimate(seen, model.windows()).saved
     }
 
     /// What uniform use of 1 GiB spends on translation: 50 of 154 ns, less what the nearest distances do not.
@@ -844,7 +890,7 @@ pub(crate) mod tests {
         // Half of the samples show no access.
         let half = samples(8000, BASE, |random| random % (1 << 18));
         let orders = Orders::new(&half, &BTreeMap::new());
-        let found = estimate(&half, &[], 16_000.0, &prices(), SHIFTS, &orders).saved;
+        let found = saved_of(&half, &[], 16_000.0, &orders);
         assert!((found - UNIFORM / 2.0).abs() < 0.02, "{found}");
     }
 
