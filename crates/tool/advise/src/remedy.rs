@@ -28,6 +28,8 @@ pub enum Remedy {
     },
     /// A tunable of glibc's malloc, for programs that allocate with it.
     Glibc,
+    /// The same tunable in the specification of its container, which starts the program.
+    Container,
     /// THP by the mode `always`: for programs that neither a library nor a tunable reaches (Go, static programs).
     Always,
     /// Redis refuses transparent superpages of its own accord (`disable-thp`).
@@ -47,7 +49,9 @@ pub fn remedies(process: &Process, uses_glibc: bool) -> Vec<Remedy> {
         }
         _ => {}
     }
-    if uses_glibc {
+    if uses_glibc && is_in_container(process) {
+        found.push(Remedy::Container);
+    } else if uses_glibc {
         // A service's scope or session is not started from a unit's file.
         match process.unit.clone().filter(|unit| unit.ends_with(".service")) {
             Some(unit) => found.push(Remedy::DropIn { unit, command }),
@@ -61,6 +65,12 @@ pub fn remedies(process: &Process, uses_glibc: bool) -> Vec<Remedy> {
         found.push(Remedy::Always);
     }
     found
+}
+
+/// Whether its cgroup is one that container runtimes name.
+fn is_in_container(process: &Process) -> bool {
+    let cgroup = process.cgroup.as_deref().unwrap_or("");
+    ["docker", "libpod", "kubepods", "containerd", "/lxc"].iter().any(|name| cgroup.contains(name))
 }
 
 /// The last part of the program's path, or the process's name. Of `postgres: writer`, the part before the colon.
@@ -107,5 +117,8 @@ mod tests {
         let session = of("/usr/bin/x", Some("session-1.scope"), true);
         assert!(matches!(session[..], [Remedy::Run { .. }, Remedy::Glibc]), "{session:?}");
         assert_eq!(of("", None, true), [Remedy::Glibc]);
+        let cgroup = Some("/system.slice/docker-0123.scope".to_string());
+        let contained = Process { cgroup, ..process("/usr/bin/x", Some("docker-0123.scope")) };
+        assert_eq!(remedies(&contained, true), [Remedy::Container]);
     }
 }

@@ -12,7 +12,7 @@ use sys::SysError;
 use sys::perf::{Ring, UserSample};
 use units::Pid;
 
-/// Most threads sampled at once. Each holds a descriptor and up to 128 KiB.
+/// Most threads sampled at once: those with most CPU time. Each holds a descriptor and up to 128 KiB.
 pub const MAX_THREADS: usize = 512;
 /// Most samples kept: 60 s of 8 busy threads at 1 kHz.
 pub const MAX_SAMPLES: usize = 480_000;
@@ -150,8 +150,13 @@ impl<'a> Sampler<'a> {
     }
 
     /// Opens events on threads that are new; returns the last error.
-    fn look(&mut self, threads: Vec<Pid>) -> Option<SysError> {
+    fn look(&mut self, mut threads: Vec<Pid>) -> Option<SysError> {
         let mut last = None;
+        if threads.len() > MAX_THREADS {
+            let pid = self.process.pid;
+            threads
+                .sort_by_cached_key(|thread| std::cmp::Reverse(cpu_time(self.root, pid, *thread)));
+        }
         for thread in threads {
             if self.rings.contains_key(&thread) {
                 continue;
@@ -190,6 +195,12 @@ impl<'a> Sampler<'a> {
             });
         }
     }
+}
+
+/// Nanoseconds of CPU time of a thread; 0 if it ended, or if the kernel does not count it.
+fn cpu_time(root: &Root, pid: Pid, thread: Pid) -> u64 {
+    let text = root.read(&format!("/proc/{pid}/task/{thread}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
 /// The threads of a process, in the order of their ids.

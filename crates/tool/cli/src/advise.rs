@@ -387,6 +387,9 @@ fn in_words(remedy: &Remedy) -> String {
             "postgresql.conf: huge_pages = on; the pool: superpage pool plan --pid {pid}"
         ),
         Remedy::Glibc => "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35)".to_string(),
+        Remedy::Container => {
+            "in its container: docker run -e GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or that under env: of the pod".to_string()
+        }
         Remedy::Always => {
             "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
         }
