@@ -127,7 +127,7 @@ pub fn one_stream(
     let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
     let bytes = superpage.floor(memory.bytes()) as usize;
     let mut sides = [
-        Side::new(bytes, superpage, Advice::NoHugePage, Touched::InOrder)?,
+        Side::new(bytes, superpage, Advice::NoHugePage, Touched::InTurns)?,
         Side::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?,
     ];
     let pages = sys::param::page_size().count(bytes as u64) as f64;
