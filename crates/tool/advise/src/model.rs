@@ -9,8 +9,12 @@
 //! distance follows from how often each page is used. Time on a page, divided by the price of its accesses, is that
 //! frequency; prices and distances are computed in turns until they agree. (Che, Tung and Wang, JSAC 2002, for caches.)
 //!
+//! Samples that were replayed ([`crate::replay`]) show what independent references do not: an access to a page used shortly
+//! before needs no walk, and a walk may be hidden behind other work. An instruction that was replayed often enough has the
+//! share of its replayed time that translation takes ([`crate::core`]); others are priced as above.
+//!
 //! What goes through memory in order is not independent. It is told apart by its rate ([`crate::streams`]) and priced
-//! by the pages it passes. See docs/decisions/advise.md#2.
+//! by replays alone: prefetched lines, and what the end of a page costs a stream. See docs/decisions/advise.md#2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,8 +77,6 @@ pub struct Estimate {
     pub saved: f64,
     /// The part of `saved` of each superpage-sized block, by its first address. Without what streams save.
     pub by_block: BTreeMap<u64, f64>,
-    /// Share of the sampled time spent on translation on base pages.
-    pub translating: f64,
     /// Share of the samples that are to accesses in order.
     pub sequential: f64,
     /// Effective number of base pages in use in random order.
@@ -197,7 +199,6 @@ impl<'a> Model<'a> {
                 None if is_sequential => continue,
                 None => self.pages.part(&self.table, one, shifts),
             };
-            result.translating += share * part.base;
             let saved = share * (part.base - part.superpage).max(0.0);
             result.saved += saved;
             if saved > 0.0 && matches!(one.on, On::Base { .. }) {

@@ -99,7 +99,7 @@ impl<'a> Sampler<'a> {
         }
         Err(match error {
             _ if !process.is_running(root) => SampleError::Ended,
-            Some(error) if [libc_errno::EACCES, libc_errno::EPERM].contains(&error.errno()) => {
+            Some(error) if [errno::EACCES, errno::EPERM].contains(&error.errno()) => {
                 SampleError::Denied(error)
             }
             Some(error) => SampleError::NoPerf(error),
@@ -171,7 +171,7 @@ impl<'a> Sampler<'a> {
                     self.seen.insert(thread);
                     self.refused.remove(&thread);
                 }
-                Err(error) if error.errno() == libc_errno::ESRCH => {}
+                Err(error) if error.errno() == errno::ESRCH => {}
                 Err(error) => {
                     self.refused.insert(thread);
                     last = Some(error);
@@ -213,7 +213,7 @@ fn threads(root: &Root, pid: Pid) -> Result<Vec<Pid>, SampleError> {
 }
 
 /// Error numbers of perf_event_open(2) that are told apart.
-mod libc_errno {
+mod errno {
     pub const EPERM: i32 = 1;
     pub const ESRCH: i32 = 3;
     pub const EACCES: i32 = 13;
