@@ -591,6 +591,8 @@ mod tests {
         memory.advise(Advised::NoHugePage).unwrap();
         memory.bytes_mut().fill(1);
         let range = memory.address()..memory.address() + (64 << 20);
+        // The kernel may join it with a neighbour.
+        let is_it = |region: &Region| region.start < range.end && region.end > range.start;
         let stop = AtomicBool::new(false);
         let looked = std::thread::scope(|scope| {
             let (stop, words) = (&stop, memory.bytes_mut().as_chunks_mut::<8>().0);
@@ -612,7 +614,7 @@ mod tests {
             for _ in 0..20 {
                 looked = advise(&root, &own, Duration::from_secs(2), &prices(), |_| true);
                 match &looked {
-                    Ok(advice) if advice.regions.iter().all(|one| !range.contains(&one.start)) => {}
+                    Ok(advice) if !advice.regions.iter().any(is_it) => {}
                     _ => break,
                 }
             }
@@ -621,8 +623,7 @@ mod tests {
         });
         match looked {
             Ok(advice) => {
-                let is_it = |region: &&Region| range.contains(&region.start);
-                let region = advice.regions.iter().find(is_it);
+                let region = advice.regions.iter().find(|region| is_it(region));
                 let region = region.unwrap_or_else(|| panic!("{advice:?}"));
                 assert!(region.saved > 0.0 && region.accesses > 0.0, "{region:?}");
                 assert!(advice.look.windows > 0 && advice.look.own_seconds > 0.0, "{advice:?}");
