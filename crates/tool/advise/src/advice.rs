@@ -30,9 +30,13 @@ const RESAMPLINGS: usize = 24;
 /// Consecutive samples that are resampled together: neighbours are alike.
 const TOGETHER: usize = 20;
 /// Relative error of the model and of the prices. Fitted to `scripts/advise-check`'s programs: docs/decisions/advise.md#4.
-const MODEL_ERROR: f64 = 0.18;
-/// Error of the model where little is saved, as a share of the time.
-const LEAST_ERROR: f64 = 0.015;
+const MODEL_ERROR: f64 = 0.15;
+/// Error of the prices of data as a share of the time at random accesses to more than [`LITTLE`] pages.
+const EXPOSED_ERROR: f64 = 0.035;
+/// Base pages that the second-level TLB of every known processor holds.
+const LITTLE: f64 = 512.0;
+/// Error where nothing is saved, as a share of the time.
+const LEAST_ERROR: f64 = 0.012;
 /// Gains below this are none.
 const NONE: f64 = 0.01;
 
@@ -398,7 +402,12 @@ impl Accesses {
                 resampled.sort_by(f64::total_cmp);
                 let sampling = (resampled[RESAMPLINGS - 1 - 1] - resampled[1]) / 2.0;
                 let lost = mid.saved * self.lost as f64 / total;
-                let error = (MODEL_ERROR * mid.saved).hypot(sampling).hypot(lost) + LEAST_ERROR;
+                let exposed = match mid.pages > LITTLE {
+                    true => EXPOSED_ERROR * known / total,
+                    false => 0.0,
+                };
+                let model = (MODEL_ERROR * mid.saved).hypot(exposed);
+                let error = model.hypot(sampling).hypot(lost) + LEAST_ERROR;
                 let range = Range {
                     low: gain(mid.saved - error),
                     mid: gain(mid.saved),
