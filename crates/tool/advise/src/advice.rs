@@ -20,7 +20,7 @@ use crate::{Attribution, Code, Damon, Replay, Window};
 /// Fewest samples with which a gain is told.
 pub const MIN_SAMPLES: usize = 300;
 /// Largest share of samples whose accesses are lost with which a gain is told.
-pub const MAX_LOST: f64 = 0.35;
+pub const MAX_LOST: f64 = 0.5;
 /// Samples replayed in all. Replaying one and pricing its accesses takes a millisecond.
 const WINDOWS: f64 = 600.0;
 /// Most samples replayed at once, every 25 ms.
@@ -554,7 +554,7 @@ mod tests {
     fn few_samples_and_many_lost_ones_are_unknown() {
         let few = verdict(&accesses(uniform(MIN_SAMPLES - 1, 1), 0));
         assert_eq!(few, Verdict::Unknown(Why::FewSamples));
-        let lost = verdict(&accesses(uniform(600, 1), 500));
+        let lost = verdict(&accesses(uniform(600, 1), 700));
         assert_eq!(lost, Verdict::Unknown(Why::Lost));
         assert!(matches!(verdict(&accesses(uniform(600, 1), 100)), Verdict::Gain(_)));
     }
