@@ -1,4 +1,6 @@
 //! `Advice`: what superpages would bring to one process, where, and for how much memory.
+//!
+//! How far it is off: docs/decisions/advise.md#5.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -380,7 +380,7 @@ fn sums(
     };
     let in_flight = in_flight();
     let window = |one: &Replayed| {
-        let timed = Steps::new(one, pages, table, prices, shifts).timed(one, &chance);
+        let timed = Steps::new(one, pages, table, prices, shifts, &chance).timed(one, &chance);
         let [base, superpage, free] = timed.map(|accesses| waits(&accesses, in_flight).0);
         let mut sums: BTreeMap<u64, Sums> = BTreeMap::new();
         // What comes first was used shortly before, which the window does not see.
@@ -443,6 +443,7 @@ impl Steps {
         table: &Table,
         prices: &Costs,
         shifts: Shifts,
+        chance: &dyn Fn(u64) -> f64,
     ) -> Self {
         // Places of the last uses in the window.
         let (mut lines, mut used, mut blocks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -485,9 +486,16 @@ impl Steps {
                 // their tables in the caches: their part is that of independent accesses.
                 // See docs/decisions/advise.md#3.
                 let by = data(&far) / data(&many).max(ISSUE);
-                let shown = if is_chased { 1.0 } else { OVERLAPPED };
-                let latency =
-                    |chased: f64, many: f64| if is_chased { chased } else { shown * many * by };
+                // Behind a branch that far data decides, an access waits as in a chase if the branch is mispredicted.
+                let waits = match step.branch {
+                    _ if is_chased => 1.0,
+                    Some((at, from)) if chased[from as usize] => chance(at),
+                    _ => 0.0,
+                };
+                let shown = OVERLAPPED + (1.0 - OVERLAPPED) * waits;
+                let latency = |chased: f64, many: f64| {
+                    waits * chased + (1.0 - waits) * OVERLAPPED * many * by
+                };
                 if is_new_page {
                     cost.base = (latency(far.base, many.base), shown * many.base);
                     cost.superpage = match is_new_block || on == On::Stays {
