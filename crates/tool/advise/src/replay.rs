@@ -1,6 +1,6 @@
 //! What a thread accesses within the next microseconds after a sample.
 //!
-//! Samples are a millisecond apart, in which a thread makes a million accesses. Whether it uses a page once or twenty
+//! Samples are milliseconds apart, in which a thread makes a million accesses. Whether it uses a page once or twenty
 //! times in a row is not seen in them, but decides what the page's translation costs. So some samples are replayed: from
 //! the sampled registers and the process's memory, the instructions that follow are interpreted here, and their
 //! accesses are recorded. The process runs on and is not touched; what the interpreter writes, only the interpreter

@@ -1,6 +1,6 @@
 //! Which instructions go through memory in order.
 //!
-//! Samples are a millisecond apart, so neighbouring pages are never seen. But what goes through memory in order goes at
+//! Samples are milliseconds apart, so neighbouring pages are never seen. But what goes through memory in order goes at
 //! a nearly constant rate: the bytes between two samples, divided by the time between them, are the same for most
 //! pairs. Random addresses give every rate, of both signs.
 
@@ -36,7 +36,7 @@ const MIN_PAIRS: usize = 24;
 /// Share of pairs at the same rate from which an instruction is sequential. Each return to the begin costs a pair.
 const SEQUENTIAL: f64 = 0.6;
 /// Longest time between the two samples of a pair, in nanoseconds; a thread that slept meanwhile gives no rate.
-const NEAR: u64 = 8_000_000;
+const NEAR: u64 = 8 * crate::sampler::PERIOD;
 
 /// Tells the order of one instruction's visits, which are sorted by thread and time.
 pub fn order(visits: &[Visit]) -> Order {
