@@ -34,7 +34,8 @@ pub fn in_flight() -> u32 {
 
 /// Stores that wait for their lines before retirement stops.
 const STORES: usize = 56;
-/// Nanoseconds of an instruction besides waits: 3.5 a cycle at 3.2 GHz, as loops over memory reach (inferred).
+/// Nanoseconds of an instruction besides waits: 3.5 a cycle at 3.2 GHz, as loops over memory reach (fitted to a sum over
+/// an array: docs/decisions/advise.md#4).
 const INSTRUCTION: f64 = 0.09;
 /// Nanoseconds that a mispredicted branch costs besides its wait: 16 cycles.
 const FLUSH: f64 = 5.0;
