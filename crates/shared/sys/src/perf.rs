@@ -4,7 +4,7 @@ mod group;
 mod ring;
 
 pub use group::{Group, Modes, Target};
-pub use ring::{Record, Ring, Sample};
+pub use ring::{Record, Ring, Sample, UserSample};
 
 use std::fs::File;
 use std::io::Read;

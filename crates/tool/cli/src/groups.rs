@@ -5,7 +5,7 @@ use clap::Command;
 /// Headings of `--help`, each with its commands.
 const GROUPS: [(&str, &[&str]); 8] = [
     ("Compare and run", &["compare", "evaluate", "run", "workload"]),
-    ("See", &["map", "top", "exporter", "doctor"]),
+    ("See", &["map", "top", "exporter", "advise", "doctor"]),
     ("Pools and settings", &["pool", "restore"]),
     ("Designs", &["design", "lab"]),
     ("TLB and costs", &["measure", "tlb", "bench", "verify-cost"]),

@@ -3,6 +3,7 @@
 //! A library, because the program `superpage-lab` uses the same printing, output files and exit codes.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod bench;
 mod compare;
 mod counters;
@@ -65,6 +66,7 @@ enum Command {
     Top(top::Args),
     Exporter(exporter::Args),
     Doctor(doctor::Args),
+    Advise(Box<advise::Args>),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -174,6 +176,7 @@ fn command_named() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Exporter(args) => exporter::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Advise(args) => advise::run(*args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

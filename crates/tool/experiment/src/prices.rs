@@ -114,6 +114,33 @@ impl FarAccesses {
     }
 }
 
+/// Measures the nanoseconds to read a base page in one stream, on both kinds of pages of `memory` bytes. Prefetchers that
+/// stop at the end of a page stop less often on superpages. Where there are several streams they fetch from others
+/// meanwhile, so [`Prices::sequential_reads`] does not show it.
+///
+/// # Errors
+/// The memory is not on the requested pages.
+pub fn one_stream(
+    memory: ByteSize,
+    superpage: Option<PageSize>,
+) -> Result<Sequential, PricesError> {
+    let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
+    let bytes = superpage.floor(memory.bytes()) as usize;
+    let mut sides = [
+        Side::new(bytes, superpage, Advice::NoHugePage, Touched::InTurns)?,
+        Side::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?,
+    ];
+    let pages = sys::param::page_size().count(bytes as u64) as f64;
+    let mut times: [Vec<f64>; 2] = Default::default();
+    for _ in 0..FAR_REPEATS {
+        for (side, times) in sides.iter_mut().zip(&mut times) {
+            times.push(kernels::one_stream(side.words(bytes)) / pages);
+        }
+    }
+    let [base, superpage] = times.map(|times| middle(&times));
+    Ok(Sequential { base, superpage })
+}
+
 struct Side {
     memory: Mapping,
 }

@@ -20,6 +20,6 @@ mod watch;
 pub use demand::{Cell, Demand, Touches};
 pub use distance::{Distances, OCTAVES, octave};
 pub use error::PriceError;
-pub use prices::{Curve, Faults, Pair, Prices, Sequential};
+pub use prices::{ByDistance, Curve, Faults, Pair, Prices, Sequential};
 pub use solve::{Native, Parts, Prediction, Range, dependent_seconds, predict};
 pub use watch::{Watch, demand_of};

@@ -63,7 +63,7 @@ pub struct Prices {
 
 /// Nanoseconds of a use by octave of the reuse distance.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ByDistance {
+pub struct ByDistance {
     /// Cost of the data: an access whose translation is in the TLB.
     pub data: Vec<f64>,
     /// Additional cost of translation at this distance in TLB entries.
@@ -105,7 +105,7 @@ impl Pair {
     /// Translation at a distance of N entries has two parts. One is the cost of base pages minus that of superpages at
     /// N pages. The other is the translation cost of superpages at N pages, which is that of N / 512 entries (as many
     /// superpages hold N pages). A superpage's walk reads one table less, which is ignored.
-    pub(crate) fn by_distance(&self) -> ByDistance {
+    pub fn by_distance(&self) -> ByDistance {
         let (base, superpage) = (self.base.by_distance(), self.superpage.by_distance());
         let last = self.base.last();
         let mut translation = vec![0.0; OCTAVES];

@@ -51,7 +51,62 @@ impl Record<'_> {
     }
 }
 
-/// A ring of one event on one CPU; closed on drop.
+/// A sample of [`Ring::sample_thread`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserSample {
+    /// The thread.
+    pub thread: Pid,
+    /// Timestamp in nanoseconds of the kernel's scheduler clock.
+    pub time: u64,
+    /// Address of the next instruction.
+    pub instruction: u64,
+    /// The general registers, in the order of `asm/perf_regs.h` (x86: AX, BX, CX, DX, SI, DI, BP, SP, then R8 to R15);
+    /// `None`: a 32-bit program, or none were recorded.
+    pub registers: Option<[u64; 16]>,
+    /// The flags (x86: EFLAGS); 0 without registers.
+    pub flags: u64,
+}
+
+/// The registers in samples, as bits of `sample_regs_user`: of x86 the first 8 general ones, the flags, the other 8.
+const REGISTERS: u64 = 0xff_02ff;
+/// The place of the flags among them.
+const FLAGS: usize = 8;
+
+/// Record type of lost samples; their number is the second u64 of the body.
+const LOST: u32 = abi::PERF_RECORD_LOST;
+
+impl Record<'_> {
+    /// Parses the record as a sample of [`Ring::sample_thread`]; `None` if it has another type.
+    pub fn user_sample(&self) -> Option<UserSample> {
+        let word = |at: usize| Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?));
+        (self.kind == abi::PERF_RECORD_SAMPLE).then_some(())?;
+        let thread = i32::from_ne_bytes(*self.body.get(12..)?.first_chunk()?);
+        let (mut registers, mut flags) = (None, 0);
+        if word(24)? == u64::from(abi::PERF_SAMPLE_REGS_ABI_64) {
+            let at = |place: usize| word(32 + 8 * place);
+            let mut general = [0; 16];
+            for (place, register) in general.iter_mut().enumerate() {
+                *register = at(if place < FLAGS { place } else { place + 1 })?;
+            }
+            (registers, flags) = (Some(general), at(FLAGS)?);
+        }
+        Some(UserSample {
+            thread: Pid(thread),
+            time: word(16)?,
+            instruction: word(0)?,
+            registers,
+            flags,
+        })
+    }
+
+    /// Number of samples for which the ring had no space; 0 for other records.
+    pub fn lost(&self) -> u64 {
+        let count = || Some(u64::from_ne_bytes(*self.body.get(8..)?.first_chunk()?));
+        if self.kind == LOST { count().unwrap_or(0) } else { 0 }
+    }
+}
+
+/// A ring of one event on one CPU, or of one thread; closed on drop.
 #[derive(Debug)]
 pub struct Ring {
     base: *mut u8,
@@ -92,7 +147,7 @@ impl Ring {
         attributes.set_comm_exec(1);
         attributes.set_task(1);
         let on = || format!("{event:?} of {target:?} on CPU {cpu}");
-        Self::new(&mut attributes, pid, cpu, pages, &on)
+        Self::new(&mut attributes, pid, cpu as i32, pages, &on)
     }
 
     /// Records every `every`th occurrence of `event` on `cpu`, whatever runs there, in a ring of `pages` pages (a power
@@ -111,20 +166,46 @@ impl Ring {
         attributes.set_watermark(1);
         attributes.__bindgen_anon_2.wakeup_watermark = wake * SAMPLE_BYTES;
         let on = || format!("{event:?} on CPU {cpu}");
-        Self::new(&mut attributes, -1, cpu, pages, &on)
+        Self::new(&mut attributes, -1, cpu as i32, pages, &on)
+    }
+
+    /// Samples what a thread executes in user mode, every `period` nanoseconds of its CPU time, in a ring of `pages`
+    /// pages (a power of two): the instruction pointer and the general registers ([`Record::user_sample`]). The clock
+    /// is a timer of the kernel, so no PMU is needed. Time in the kernel gives no samples. Threads that the thread
+    /// creates are not sampled.
+    ///
+    /// Linux 3.7. `EACCES`/`EPERM`: another user's process needs CAP_PERFMON or CAP_SYS_PTRACE, and an own one
+    /// `kernel.perf_event_paranoid` of 2 or less; or fewer pages (`kernel.perf_event_mlock_kb`). `ESRCH`: no such
+    /// thread. `EOPNOTSUPP`, `ENOSYS`: this kernel gives no registers on this architecture.
+    pub fn sample_thread(thread: Pid, period: u64, pages: usize) -> Result<Self, SysError> {
+        let mut attributes = abi::perf_event_attr::default();
+        attributes.size = size_of::<abi::perf_event_attr>() as u32;
+        attributes.type_ = abi::PERF_TYPE_SOFTWARE;
+        attributes.config = u64::from(abi::PERF_COUNT_SW_CPU_CLOCK);
+        attributes.__bindgen_anon_1.sample_period = period;
+        attributes.sample_type = u64::from(
+            abi::PERF_SAMPLE_IP
+                | abi::PERF_SAMPLE_TID
+                | abi::PERF_SAMPLE_TIME
+                | abi::PERF_SAMPLE_REGS_USER,
+        );
+        attributes.sample_regs_user = REGISTERS;
+        attributes.set_exclude_kernel(1);
+        attributes.set_exclude_hv(1);
+        Self::new(&mut attributes, thread.0, -1, pages, &|| format!("CPU clock of thread {thread}"))
     }
 
     fn new(
         attributes: &mut abi::perf_event_attr,
         pid: i32,
-        cpu: u32,
+        cpu: i32,
         pages: usize,
         on: &dyn Fn() -> String,
     ) -> Result<Self, SysError> {
         assert!(pages.is_power_of_two(), "{pages} pages");
         let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
         // SAFETY: the attributes are a live value of the size they state.
-        let fd = unsafe { raw::perf_event_open(attributes, pid, cpu as i32, -1, close_on_exec) };
+        let fd = unsafe { raw::perf_event_open(attributes, pid, cpu, -1, close_on_exec) };
         if fd < 0 {
             return Err(SysError::last("perf_event_open", on()));
         }
@@ -238,6 +319,58 @@ mod tests {
 
     use super::*;
     use crate::mem::{Advice, Backing, Mapping};
+
+    /// A sample at `f(x)` of this thread holds an address in this program's code and registers that are not all zero.
+    #[test]
+    fn a_thread_that_computes_is_sampled_with_its_registers() {
+        let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
+        let mut ring = match Ring::sample_thread(thread, 1_000_003, 16) {
+            Ok(ring) => ring,
+            Err(error) => return testkit::skipped!("no samples here: {error}"),
+        };
+        let mut samples = Vec::new();
+        let mut sum = 0u64;
+        // Samples come with CPU time, however busy the machine is.
+        while samples.len() < 20 {
+            for at in 0..1_000_000u64 {
+                sum = std::hint::black_box(sum.wrapping_mul(at | 1) + 1);
+            }
+            ring.drain(|record| samples.extend(record.user_sample()));
+        }
+        assert!(samples.iter().all(|sample| sample.thread == thread), "{samples:?}");
+        assert!(samples.iter().all(|sample| sample.instruction != 0), "{samples:?}");
+        assert!(samples.is_sorted_by_key(|sample| sample.time));
+        if cfg!(target_arch = "x86_64") {
+            let stack = (&raw const samples) as u64;
+            let is_near = |sample: &UserSample| {
+                sample.registers.is_some_and(|all| all[7].abs_diff(stack) < 1 << 20)
+            };
+            assert!(samples.iter().all(is_near), "{stack:#x} {samples:?}");
+        }
+    }
+
+    #[test]
+    fn a_sample_of_a_32_bit_program_has_no_registers() {
+        let words = |abi: u64| {
+            let mut body = Vec::new();
+            for word in [0x40_1000, 7 | 9 << 32, 55, abi] {
+                body.extend(u64::to_ne_bytes(word));
+            }
+            (1..=17u64).for_each(|register| body.extend(register.to_ne_bytes()));
+            body
+        };
+        let sample = |body: &[u8]| {
+            Record { kind: abi::PERF_RECORD_SAMPLE, misc: 2, body }.user_sample().unwrap()
+        };
+        let found = sample(&words(2));
+        assert_eq!((found.thread, found.time, found.instruction), (Pid(9), 55, 0x40_1000));
+        assert_eq!((found.registers.unwrap()[7], found.flags), (8, 9));
+        assert_eq!(found.registers.unwrap()[15], 17);
+        assert_eq!(sample(&words(1)).registers, None);
+        assert_eq!(sample(&words(0)).registers, None);
+        let lost: Vec<u8> = [3u64, 41].into_iter().flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(Record { kind: LOST, misc: 0, body: &lost }.lost(), 41);
+    }
 
     #[test]
     fn the_addresses_of_own_faults_come_in_order() {

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod advise;
 mod bad_input;
 mod bench;
 mod bench_frag;

@@ -1,0 +1,32 @@
+//! What superpages would bring to a running process, before anything of it is touched.
+//!
+//! The process's threads are sampled by CPU time. Around each sampled instruction the code is decoded, and the address
+//! of the memory access that the thread waited for is computed from the sampled registers. From the addresses follows
+//! which pages the process uses how often, and from that, with this machine's prices of accesses, the share of time that
+//! superpages would save.
+//!
+//! Nothing is written to the process or to the machine.
+#![forbid(unsafe_code)]
+
+mod advice;
+mod code;
+mod core;
+mod damon;
+mod model;
+mod peek;
+mod remedy;
+mod replay;
+mod sampler;
+mod streams;
+
+pub use advice::{
+    Advice, AdviceError, Contiguity, Look, Range, Region, Verdict, Why, advise, largest,
+};
+pub use code::{Access, Attribution, Code, Kind, Reader};
+pub use damon::Damon;
+pub use model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
+pub use peek::{Pages, Peek, Running};
+pub use remedy::{Remedy, remedies};
+pub use replay::{Replay, Step, Window};
+pub use sampler::{MAX_THREADS, SampleError, Sampled, Sampler};
+pub use streams::{Order, Visit, order};
