@@ -125,7 +125,8 @@ impl AddressSpace {
             let (start, end) = (mapping.start, mapping.end);
             let mut extent =
                 Extent { mapping, kind, pages: Scanned::default(), blocks: Vec::new() };
-            if kind != MappingKind::Special {
+            // The gate VMA is the kernel's; `[vvar]` has no page that counts.
+            if kind != MappingKind::Special || extent.mapping.name == "[vdso]" {
                 let wanted = Categories::PRESENT | Categories::SWAPPED;
                 pagemap.scan_each(start, end, wanted, &mut pace, |regions| {
                     space.add(&mut extent, regions)
@@ -133,6 +134,10 @@ impl AddressSpace {
             }
             space.extents.push(extent);
             pace.rest();
+        }
+        // The kernel counts its own swap entries. What else looks swapped are markers, such as those of userfaultfd.
+        if host::process::status(root, process.pid)?.swap == Some(ByteSize(0)) {
+            space.extents.iter_mut().for_each(Extent::forget_swap);
         }
         Ok(space)
     }
@@ -199,6 +204,12 @@ impl Mappings {
 }
 
 impl Extent {
+    fn forget_swap(&mut self) {
+        self.pages.swapped = ByteSize(0);
+        self.blocks.iter_mut().for_each(|block| block.pages.swapped = 0);
+        self.blocks.retain(|block| block.pages != Pages::default());
+    }
+
     /// Resident bytes that superpages map, and all resident bytes.
     pub fn coverage(&self) -> (ByteSize, ByteSize) {
         (self.pages.huge, self.pages.present)
