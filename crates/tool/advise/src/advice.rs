@@ -15,7 +15,7 @@ use units::{ByteSize, Pid};
 
 use crate::model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
 use crate::peek::{Peek, Running};
-use crate::remedy::{Remedy, remedies};
+use crate::remedy::{Allocator, Facts, Remedy, remedies};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
 use crate::{Attribution, Code, Damon, Replay, Window};
 
@@ -247,7 +247,12 @@ pub fn advise(
         _ => None,
     };
     let found = accesses.estimate(prices, user_share.unwrap_or(1.0), faults_per_second);
-    let uses_glibc = space.extents.iter().any(|extent| is_glibc(&extent.mapping.name));
+    let has = |is: fn(&str) -> bool| space.extents.iter().any(|one| is(&one.mapping.name));
+    let allocator = match () {
+        () if has(|name| name.contains("/libjemalloc.so")) => Allocator::Jemalloc,
+        () if has(is_glibc) => Allocator::Glibc,
+        () => Allocator::Unknown,
+    };
     let regions = regions(&space, &accesses, &found.estimate, user_share.unwrap_or(1.0));
     let sum = |bytes: fn(&Region) -> ByteSize| {
         ByteSize(regions.iter().map(|region| bytes(region).bytes()).sum())
@@ -259,7 +264,17 @@ pub fn advise(
     let contiguity =
         contiguity.and_then(|found| Some(Contiguity { needed, free: found.superpages? }));
     let remedies = match found.verdict {
-        Verdict::Gain(_) => remedies(process, uses_glibc),
+        Verdict::Gain(_) => {
+            let parent = services::Process::read(root, process.parent).ok().flatten();
+            remedies(&Facts {
+                process,
+                parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
+                allocator,
+                thp_enabled: host::process::status(root, process.pid)
+                    .ok()
+                    .and_then(|status| status.thp_enabled),
+            })
+        }
         _ => Vec::new(),
     };
     let gaining = regions.into_iter().filter(|region| region.saved > 0.0).collect();

@@ -26,7 +26,7 @@ pub use code::{Access, Attribution, Code, Kind, Reader};
 pub use damon::Damon;
 pub use model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
 pub use peek::{Pages, Peek, Running};
-pub use remedy::{Remedy, remedies};
+pub use remedy::{Allocator, Facts, Remedy, remedies};
 pub use replay::{Replay, Step, Window};
 pub use sampler::{MAX_THREADS, SampleError, Sampled, Sampler};
 pub use streams::{Order, Visit, order};

@@ -9,62 +9,113 @@ use services::Process;
 pub enum Remedy {
     /// Start the program by `superpage run`.
     Run {
-        /// Program and arguments of the running process.
+        /// Program and arguments; empty if the process overwrote them.
         command: Vec<String>,
     },
-    /// A drop-in of its systemd unit.
+    /// A drop-in of its systemd unit that starts the program by `superpage run`.
     DropIn {
         /// The unit.
         unit: String,
-        /// Program and arguments of the running process.
+        /// Program and arguments; empty if the process overwrote them.
         command: Vec<String>,
     },
     /// A flag of the Java virtual machine.
-    Java,
+    Java {
+        /// Whether its command line has the opposite flag, which wins if it comes later.
+        is_refused: bool,
+    },
     /// `huge_pages = on` in postgresql.conf, with a pool for the shared buffers.
     Postgres {
         /// The server's process, for `superpage pool plan`.
         pid: units::Pid,
+        /// Whether the server's command line sets `huge_pages`, which wins over the file.
+        is_on_command_line: bool,
     },
     /// A tunable of glibc's malloc, for programs that allocate with it.
     Glibc,
     /// The same tunable in the specification of its container, which starts the program.
     Container,
+    /// An option of jemalloc, for programs that allocate with it.
+    Jemalloc,
     /// THP by the mode `always`: for programs that neither a library nor a tunable reaches (Go, static programs).
     Always,
-    /// Redis refuses transparent superpages of its own accord (`disable-thp`).
+    /// Redis turned THP off for itself (`disable-thp`, where the mode is `always`).
     Redis,
 }
 
-/// The remedies for a process, the best first. `uses_glibc`: whether it has mapped glibc's libc.so.
-pub fn remedies(process: &Process, uses_glibc: bool) -> Vec<Remedy> {
-    let command = process.command.clone();
+/// What a process allocates with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocator {
+    /// glibc's malloc, or another one over glibc.
+    Glibc,
+    /// libjemalloc.so.
+    Jemalloc,
+    /// Neither library is mapped.
+    Unknown,
+}
+
+/// Facts about a process that decide what helps it.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The process.
+    pub process: &'a Process,
+    /// Its parent's program and arguments; the server of a PostgreSQL backend.
+    pub parent_command: &'a [String],
+    /// What it allocates with.
+    pub allocator: Allocator,
+    /// False after `prctl(PR_SET_THP_DISABLE)`; `None`: unknown.
+    pub thp_enabled: Option<bool>,
+}
+
+/// The remedies for a process, the best first; each alone is enough, except Redis' own.
+pub fn remedies(facts: &Facts) -> Vec<Remedy> {
+    let process = facts.process;
+    let command = own_command(process);
+    let has = |words: &[String], text: &str| words.iter().any(|word| word.contains(text));
     let mut found = Vec::new();
-    let name = program_name(process);
-    match name {
-        "java" => found.push(Remedy::Java),
-        "postgres" | "postmaster" => found.push(Remedy::Postgres { pid: process.pid }),
-        name if name.starts_with("redis-server") || name.starts_with("valkey-server") => {
-            found.push(Remedy::Redis);
+    match program_name(process) {
+        "java" => found.push(Remedy::Java {
+            is_refused: has(&process.command, "-XX:-UseTransparentHugePages"),
+        }),
+        "postgres" | "postmaster" => {
+            let of = [&process.command[..], facts.parent_command];
+            let is_on_command_line = of.iter().any(|words| has(words, "huge_pages="));
+            found.push(Remedy::Postgres { pid: process.pid, is_on_command_line });
         }
+        name if facts.thp_enabled == Some(false) && is_redis(name) => found.push(Remedy::Redis),
         _ => {}
     }
-    if uses_glibc && is_in_container(process) {
-        found.push(Remedy::Container);
-    } else if uses_glibc {
-        // A service's scope or session is not started from a unit's file.
-        match process.unit.clone().filter(|unit| unit.ends_with(".service")) {
-            Some(unit) => found.push(Remedy::DropIn { unit, command }),
-            None if !command.is_empty() => found.push(Remedy::Run { command }),
-            None => {}
+    match facts.allocator {
+        Allocator::Unknown => found.push(Remedy::Always),
+        Allocator::Glibc if is_in_container(process) => found.push(Remedy::Container),
+        allocator => {
+            if allocator == Allocator::Jemalloc {
+                found.push(Remedy::Jemalloc);
+            }
+            // A service's scope or session is not started from a unit's file.
+            match process.unit.clone().filter(|unit| unit.ends_with(".service")) {
+                Some(unit) => found.push(Remedy::DropIn { unit, command }),
+                None => found.push(Remedy::Run { command }),
+            }
+            let is_java = matches!(found.first(), Some(Remedy::Java { .. }));
+            if allocator == Allocator::Glibc && !is_java {
+                found.push(Remedy::Glibc);
+            }
         }
-        if !found.contains(&Remedy::Java) {
-            found.push(Remedy::Glibc);
-        }
-    } else {
-        found.push(Remedy::Always);
     }
     found
+}
+
+fn is_redis(name: &str) -> bool {
+    name.starts_with("redis-server") || name.starts_with("valkey-server")
+}
+
+/// Program and arguments; none if the process overwrote them with a title, as servers do (`redis-server *:6379`).
+fn own_command(process: &Process) -> Vec<String> {
+    match &process.command[..] {
+        [title] if title.contains(' ') => Vec::new(),
+        command => command.to_vec(),
+    }
 }
 
 /// Whether its cgroup is one that container runtimes name.
@@ -103,22 +154,62 @@ mod tests {
         }
     }
 
+    fn of(command: &str, unit: Option<&str>, allocator: Allocator) -> Vec<Remedy> {
+        let process = process(command, unit);
+        remedies(&Facts {
+            process: &process,
+            parent_command: &[],
+            allocator,
+            thp_enabled: Some(true),
+        })
+    }
+
     #[test]
-    fn programs_are_known_by_their_names() {
-        let of = |command, unit, glibc| remedies(&process(command, unit), glibc);
-        let java = of("/usr/bin/java -jar x.jar", None, true);
-        assert!(matches!(java[..], [Remedy::Java, Remedy::Run { .. }]), "{java:?}");
-        let postgres = of("postgres: checkpointer", Some("pg.service"), true);
-        let expected = Remedy::Postgres { pid: Pid(7) };
-        assert_eq!(postgres[0], expected);
+    fn programs_are_known_by_their_names_and_allocators() {
+        use Allocator::{Glibc, Jemalloc, Unknown};
+        let java = of("/usr/bin/java -jar x.jar", None, Glibc);
+        assert!(matches!(java[..], [Remedy::Java { is_refused: false }, Remedy::Run { .. }]));
+        let refused = of("java -XX:-UseTransparentHugePages -jar x.jar", None, Glibc);
+        assert_eq!(refused[0], Remedy::Java { is_refused: true });
+        let postgres = of("postgres: checkpointer", Some("pg.service"), Glibc);
+        assert_eq!(postgres[0], Remedy::Postgres { pid: Pid(7), is_on_command_line: false });
         assert!(matches!(postgres[1], Remedy::DropIn { .. }));
-        assert_eq!(of("redis-server *:6379", None, true)[0], Remedy::Redis);
-        assert_eq!(of("/srv/go-service", Some("go.service"), false), [Remedy::Always]);
-        let session = of("/usr/bin/x", Some("session-1.scope"), true);
+        assert_eq!(of("/srv/go-service", Some("go.service"), Unknown), [Remedy::Always]);
+        let session = of("/usr/bin/x", Some("session-1.scope"), Glibc);
         assert!(matches!(session[..], [Remedy::Run { .. }, Remedy::Glibc]), "{session:?}");
-        assert_eq!(of("", None, true), [Remedy::Glibc]);
+        let redis = of("redis-server", Some("redis.service"), Jemalloc);
+        assert!(matches!(redis[..], [Remedy::Jemalloc, Remedy::DropIn { .. }]), "{redis:?}");
         let cgroup = Some("/system.slice/docker-0123.scope".to_string());
         let contained = Process { cgroup, ..process("/usr/bin/x", Some("docker-0123.scope")) };
-        assert_eq!(remedies(&contained, true), [Remedy::Container]);
+        let facts =
+            Facts { process: &contained, parent_command: &[], allocator: Glibc, thp_enabled: None };
+        assert_eq!(remedies(&facts), [Remedy::Container]);
+    }
+
+    #[test]
+    fn a_title_is_no_command_and_a_servers_own_flags_are_seen() {
+        let mut backend = process("x", None);
+        backend.command = vec!["postgres: select".to_string()];
+        let parent = ["postgres", "-c", "huge_pages=off"].map(str::to_string);
+        let found = remedies(&Facts {
+            process: &backend,
+            parent_command: &parent,
+            allocator: Allocator::Glibc,
+            thp_enabled: Some(true),
+        });
+        assert_eq!(found[0], Remedy::Postgres { pid: Pid(7), is_on_command_line: true });
+        assert_eq!(found[1], Remedy::Run { command: Vec::new() });
+        let mut redis = process("x", None);
+        redis.command = vec!["redis-server *:6379".to_string()];
+        let facts = Facts {
+            process: &redis,
+            parent_command: &[],
+            allocator: Allocator::Jemalloc,
+            thp_enabled: Some(false),
+        };
+        assert_eq!(
+            remedies(&facts),
+            [Remedy::Redis, Remedy::Jemalloc, Remedy::Run { command: Vec::new() }]
+        );
     }
 }

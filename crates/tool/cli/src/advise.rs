@@ -33,11 +33,11 @@ pub struct Args {
     #[command(flatten)]
     targets: TargetArgs,
 
-    /// Seconds of sampling.
+    /// Seconds of sampling, 1 to 40.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=40))]
     seconds: u64,
 
-    /// This machine's prices of accesses: read from FILE, or, if it does not exist, measured (5 to 15 s) and written there.
+    /// This machine's prices of accesses: read from FILE, or, if it does not exist, measured (5 to 20 s) and written there.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 
@@ -303,8 +303,10 @@ fn text(advice: &Advice, top: usize) -> String {
         text += "the process ended meanwhile\n";
     }
     text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
+    let mut or = "";
     for remedy in &advice.remedies {
-        text += &format!("  {}\n", in_words(remedy));
+        text += &format!("  {or}{}\n", in_words(remedy));
+        or = if *remedy == Remedy::Redis { "" } else { "or " };
     }
     text
 }
@@ -317,7 +319,8 @@ fn verdict(advice: &Advice) -> String {
     let signed = |share: f64| format!("{:+.0}", 100.0 * share + 0.0);
     match advice.verdict {
         Verdict::Gain(range) => format!(
-            "{} % ({} to {} %), {} more memory, {}",
+            "{}{} % ({} to {} %), {} more memory, {}",
+            if range.low > 0.0 { "" } else { "undecided: " },
             signed(range.mid),
             signed(range.low),
             signed(range.high),
@@ -374,25 +377,46 @@ fn not_used(look: &::advise::Look) -> String {
     format!("{damon}; {pmu}")
 }
 
+/// What to write where. `superpage` is named by its path: systemd searches none.
 fn in_words(remedy: &Remedy) -> String {
-    let started = |command: &[String]| report::format::command(command);
+    let started = |command: &[String]| match command.is_empty() {
+        true => {
+            "COMMAND (the one that starts it: the process overwrote its command line)".to_string()
+        }
+        false => report::format::command(command),
+    };
     match remedy {
-        Remedy::Run { command } => format!("superpage run --heap --mmap -- {}", started(command)),
-        Remedy::DropIn { unit, command } => format!(
-            "systemctl edit {unit}: [Service], ExecStart=, ExecStart=/usr/bin/superpage run --heap --mmap -- {}",
-            started(command)
+        Remedy::Run { command } => {
+            format!("start it by: superpage run --heap --mmap -- {}", started(command))
+        }
+        Remedy::DropIn { unit, command } => {
+            let own = std::env::current_exe().unwrap_or_else(|_| "/usr/bin/superpage".into());
+            format!(
+                "systemctl edit {unit}: [Service], ExecStart=, ExecStart={} run --heap --mmap -- {}",
+                report::format::command(&[own.to_string_lossy()]),
+                started(command)
+            )
+        }
+        Remedy::Java { is_refused: false } => "java -XX:+UseTransparentHugePages".to_string(),
+        Remedy::Java { is_refused: true } => {
+            "java -XX:+UseTransparentHugePages in place of its -XX:-UseTransparentHugePages".to_string()
+        }
+        Remedy::Postgres { pid, is_on_command_line } => format!(
+            "postgresql.conf: huge_pages = on{}; the pool: superpage pool plan --pid {pid}",
+            if *is_on_command_line { ", and no huge_pages on its command line, which wins" } else { "" }
         ),
-        Remedy::Java => "java -XX:+UseTransparentHugePages".to_string(),
-        Remedy::Postgres { pid } => format!(
-            "postgresql.conf: huge_pages = on; the pool: superpage pool plan --pid {pid}"
-        ),
-        Remedy::Glibc => "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35)".to_string(),
+        Remedy::Glibc => {
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment, from glibc 2.35 on (which leaves some starts \
+             without: README)"
+                .to_string()
+        }
+        Remedy::Jemalloc => "MALLOC_CONF=thp:always in its environment (jemalloc)".to_string(),
         Remedy::Container => {
             "in its container: docker run -e GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or that under env: of the pod".to_string()
         }
         Remedy::Always => {
             "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
         }
-        Remedy::Redis => "redis.conf: disable-thp no".to_string(),
+        Remedy::Redis => "redis.conf: disable-thp no (it turned THP off for itself), and:".to_string(),
     }
 }
