@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use experiment::process_tree::ProcessTree;
 use experiment::watch::{AT_PEAK, NEAR_PEAK};
 use host::pool::{RelatedSettings, Status, exact};
 use host::{Root, process};
@@ -19,6 +18,7 @@ use services::{
 use units::{ByteSize, PageSize, Pid};
 
 use super::show;
+use crate::background::{self, Descendants};
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
@@ -252,25 +252,32 @@ fn watch(command: &[Word], mut peak: Peak) -> Result<Peak, Failure> {
         die_with_parent: true,
         ..Start::default()
     };
+    let descendants = Descendants::new().map_err(Failure::cannot)?;
     let pid = launch::start(&plan, start)?;
     let relaying = relay.to(pid);
-    let tree = ProcessTree::from_child(Root::real(), pid);
+    let tree = descendants.clone();
     let (stop, stopped) = channel::<()>();
     let looker = std::thread::spawn(move || {
         look_until(&stopped, &tree, &mut peak);
-        (peak, tree)
+        peak
     });
-    let ended = sys::wait::until_exit(pid);
+    let ended = descendants.until_exit(pid);
     let _ = stop.send(());
     let looked = looker.join();
     relaying.stop();
     ended.map_err(Failure::cannot)?;
     let (status, _) = sys::wait::reap(pid).map_err(Failure::cannot)?;
-    let (peak, _) = looked.map_err(|_| Failure::cannot("the looks at its memory failed"))?;
+    let peak = looked.map_err(|_| Failure::cannot("the looks at its memory failed"))?;
+    let background = background::words(&descendants.left(pid), "give --pid");
     if status.code() != Some(0) {
-        let code = status.code();
-        let how = code.map_or("a signal".to_string(), |code| format!("exit code {code}"));
+        let how = signals::how_it_ended(status);
         exit::say(&format!("the program ended by {how}; its memory until then is counted"));
+        if let Some(background) = background {
+            exit::say(&background);
+        }
+    } else if let Some(background) = background {
+        // Its memory was read until the first process ended, which is not what it needs.
+        return Err(Failure::usage(background));
     }
     let share = peak.seen_share();
     if !peak.images.is_empty() && share < NEAR_PEAK {
@@ -289,7 +296,7 @@ fn watch(command: &[Word], mut peak: Peak) -> Result<Peak, Failure> {
     Ok(peak)
 }
 
-fn look_until(stopped: &Receiver<()>, tree: &ProcessTree, peak: &mut Peak) {
+fn look_until(stopped: &Receiver<()>, tree: &Descendants, peak: &mut Peak) {
     /// Shortest and longest rest between two looks.
     const RESTS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
     let root = Root::real();
