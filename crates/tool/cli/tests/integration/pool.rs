@@ -76,22 +76,18 @@ fn bad_words_are_one_line_without_a_look_at_pools() {
     cases.iter().for_each(is_refused_in_a_line);
 }
 
-/// What each format makes of the same pools, on a machine that has neither.
+/// What each format makes of the same pools, whether or not this machine has them.
 #[test]
 fn every_format_has_every_pool_or_says_which_is_missing() {
     for (format, code, parts) in [
-        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=64G hugepages=4"][..]),
-        ("systemd", 0, &["pool set 2M:512 64G:4\n"]),
-        (
-            "tmpfiles",
-            0,
-            &["2048kB/nr_hugepages - - - - 512\n", "67108864kB/nr_hugepages - - - - 4"],
-        ),
-        ("sysctl", 1, &["# 64 GiB pages: ", ": hugepagesz=64G hugepages=4\n"]),
-        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
-        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=1G hugepages=4"][..]),
+        ("systemd", 0, &["pool set 2M:512 1G:4\n"]),
+        ("tmpfiles", 0, &["2048kB/nr_hugepages - - - - 512\n", "1048576kB/nr_hugepages - - - - 4"]),
+        ("sysctl", 1, &["# 1 GiB pages: ", ": hugepagesz=1G hugepages=4\n"]),
+        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=1G,size=4294967296,"]),
+        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=1G,size=4294967296,"]),
     ] {
-        let output = run(&["pool", "boot", "2M:512,64G:4", "--format", format]);
+        let output = run(&["pool", "boot", "2M:512,1G:4", "--format", format]);
         assert_eq!(output.status.code(), Some(code), "{format}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), code as usize, "{format}");
         for part in parts {
@@ -102,8 +98,42 @@ fn every_format_has_every_pool_or_says_which_is_missing() {
     let text = stdout(&reserved);
     assert!(text.contains("size=1073741824,min_size=1073741824,"), "{text}");
     assert!(text.contains("After=systemd-modules-load.service systemd-sysctl.service\n"), "{text}");
-    let nodes = stdout(&run(&["pool", "boot", "64G:0=1,3=2"]));
-    assert_eq!(nodes, "hugepagesz=64G hugepages=0:1,3:2\n");
+    let nodes = stdout(&run(&["pool", "boot", "1G:0=1,3=2"]));
+    assert_eq!(nodes, "hugepagesz=1G hugepages=0:1,3:2\n");
+}
+
+/// The configuration may be for another machine, but some words fit none.
+#[test]
+fn what_no_machine_can_have_at_boot_is_refused() {
+    let share = &["give pages (512) or bytes (1G)"][..];
+    let x86 = &["no x86_64 machine has huge pages of", "give one of 2M, 1G"][..];
+    let many = &["more than 4 PiB", "give fewer pages"][..];
+    let cases: [Case<'_>; 7] = [
+        (&["boot", "2M:25%"], 2, share),
+        (&["boot", "2M:200%"], 2, share),
+        (&["boot", "2M:0=25%"], 2, share),
+        (&["boot", "2M:9999999T"], 2, many),
+        (&["boot", "2M:0=4P,1=2M"], 2, many),
+        (&["boot", "2M:0", "--format", "fstab"], 2, &["every pool is empty", "e.g. 2M:512"]),
+        (&["boot", "--format", "systemd", "--file", "/a\nExecStart=/b"], 2, &["--file /a\\nExec"]),
+    ];
+    cases.iter().for_each(is_refused_in_a_line);
+    if cfg!(target_arch = "x86_64") {
+        let cases: [Case<'_>; 4] = [
+            (&["boot", "4K:1"], 2, x86),
+            (&["boot", "16G:1"], 2, x86),
+            (&["boot", "1G:2", "--default-size", "64K"], 2, x86),
+            (&["boot", "1G:2", "--default-size", "64K"], 2, &["--default-size: no"]),
+        ];
+        cases.iter().for_each(is_refused_in_a_line);
+    }
+    // A node and a size that this machine lacks may be those of another.
+    let output = run(&["pool", "boot", "1G:77=1,2M:4P"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "hugepagesz=1G hugepages=77:1 hugepagesz=2M hugepages=2147483648\n"
+    );
 }
 
 #[test]
