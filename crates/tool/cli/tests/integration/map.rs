@@ -651,3 +651,22 @@ fn a_program_that_a_signal_ended_is_told_by_the_signals_name() {
     let output = run(&["map", "--after", "1m", "--", "sh", "-c", "kill -SEGV $$"]);
     assert!(stderr(&output).contains("ended within 60.00 s by SIGSEGV"), "{}", stderr(&output));
 }
+
+#[test]
+fn outputs_that_would_be_one_are_refused_before_the_scan() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    let (same, other) = (file.to_str().unwrap(), dir.path().join(".").join("x"));
+    let own = std::process::id().to_string();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--html", same, "--svg", same], "--html and --svg name the same file"),
+        (&["-o", same, "--html", same, "--force"], "--output and --html name the same file"),
+        (&["-o", same, "--svg", other.to_str().unwrap()], "--output and --svg name the same file"),
+        (&["-o", "-", "--svg", "-"], "--output and --svg both go to standard output"),
+        (&["--svg", "-"], "the table and --svg both go to standard output"),
+    ];
+    for (words, part) in cases {
+        refused(&run(&[&["map", &own], words].concat()), 2, part);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
+}
