@@ -44,7 +44,44 @@ pub struct Identity {
     /// Effective group id.
     group: Option<u32>,
     /// Whether it sees the same file systems as this process.
-    is_here: bool,
+    view: View,
+}
+
+/// Mount namespaces of this process and of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum View {
+    /// The same.
+    Same,
+    /// Two, by the names that the kernel gives them (`mnt:[4026531841]`).
+    Other { own: String, its: String },
+    /// One of them could not be read.
+    Unknown,
+}
+
+impl View {
+    /// From the links `/proc/PID/ns/mnt`.
+    fn new(own: Option<PathBuf>, its: Option<PathBuf>) -> Self {
+        match (own, its) {
+            (Some(own), Some(its)) if own == its => Self::Same,
+            (Some(own), Some(its)) => {
+                Self::Other { own: own.display().to_string(), its: its.display().to_string() }
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Why a program of process `pid` is not executed; `None` if it may be.
+    fn obstacle(&self, pid: Pid) -> Option<String> {
+        match self {
+            Self::Same => None,
+            Self::Other { own, its } => Some(format!(
+                "superpage is in the mount namespace {own}, pid {pid} in {its}; run superpage in that one (nsenter -m -t {pid})"
+            )),
+            Self::Unknown => Some(format!(
+                "whether pid {pid} is in superpage's mount namespace is unknown: run superpage as its user or as root"
+            )),
+        }
+    }
 }
 
 /// What an application says of its memory.
@@ -127,7 +164,7 @@ impl Identity {
             program,
             directory: link("cwd")?,
             group,
-            is_here: own_view.is_some() && own_view == link("ns/mnt"),
+            view: View::new(own_view, link("ns/mnt")),
         })
     }
 
@@ -256,7 +293,7 @@ impl Identity {
         let given = flag.and_then(|at| command.get(at + 1)).and_then(|text| redis_bytes(text));
         let file = || {
             let path = command.get(1).filter(|word| word.starts_with('/'))?;
-            if !self.is_here {
+            if self.view != View::Same {
                 return None;
             }
             let text = text_of(Path::new(path))?;
@@ -279,8 +316,8 @@ impl Identity {
     /// Runs the application's program and returns what it printed.
     fn ask(&self, arguments: &[String]) -> Result<String, String> {
         let program = self.program.display();
-        if !self.is_here {
-            return Err(format!("{program} is in a container: run superpage there"));
+        if let Some(why) = self.view.obstacle(self.process.pid) {
+            return Err(format!("{program} is not asked: {why}"));
         }
         let file = std::fs::metadata(&self.program)
             .map_err(|error| format!("{program} cannot be executed: {error}"))?;
@@ -510,6 +547,19 @@ mod tests {
 
     fn size(bytes: u64) -> PageSize {
         PageSize::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn another_mount_namespace_is_told_by_both_names() {
+        let link = |name: &str| Some(PathBuf::from(name));
+        let why = |own, its| View::new(own, its).obstacle(Pid(7));
+        assert_eq!(why(link("mnt:[1]"), link("mnt:[1]")), None);
+        let other = why(link("mnt:[1]"), link("mnt:[2]")).unwrap();
+        assert!(
+            other.contains("superpage is in the mount namespace mnt:[1], pid 7 in mnt:[2];")
+        );
+        assert!(!other.contains("container"), "either may be the one inside: {other}");
+        assert!(why(link("mnt:[1]"), None).unwrap().contains("is unknown"));
     }
 
     #[test]
