@@ -12,8 +12,8 @@ use host::{Root, process};
 use launch::{Pages, Recipe, Start, Streams, Word};
 use serde_json::json;
 use services::{
-    Application, Bound, Demand, Identity, Image, Need, OwnFigure, Process, SharedKind, Source,
-    SpaceError, largest_backed, select,
+    Application, Bound, Demand, Identity, Image, LeftOut, Need, OwnFigure, Process, SharedKind,
+    Source, SpaceError, largest_backed, select,
 };
 use units::{ByteSize, PageSize, Pid};
 
@@ -368,6 +368,7 @@ impl Plan {
         json!({
             "command": command, "processes": self.peak.demand.processes,
             "shared": self.peak.demand.shared, "private": self.peak.demand.private,
+            "left_out": self.peak.demand.left_out,
             "sizes": sizes.collect::<Vec<_>>(), "applications": self.figures,
             "needs_shm_group": self.uses_sysv(), "unknown": self.peak.unknown,
         })
@@ -452,8 +453,13 @@ impl Plan {
             1 => "1 process".to_string(),
             count => format!("{count} processes"),
         };
+        let left_out: String = demand.left_out.iter().take(MOST_ROWS).map(left_out).collect();
         if rows.is_empty() {
-            return format!("{processes}: no memory that pages of {least} could hold\n");
+            let what = match left_out.is_empty() {
+                true => format!("pages of {least}"),
+                false => "a pool".to_string(),
+            };
+            return format!("{processes}: no memory that {what} could hold\n{left_out}");
         }
         let left = shared.len().saturating_sub(MOST_ROWS) + private.len().saturating_sub(MOST_ROWS);
         let mut text = format!("{processes}\n\n");
@@ -462,7 +468,7 @@ impl Plan {
         if left > 0 {
             text += &format!("and {left} smaller\n");
         }
-        text
+        text + &left_out
     }
 
     fn application(&self, figure: &OwnFigure) -> String {
@@ -573,6 +579,18 @@ impl Plan {
         }
         text
     }
+}
+
+/// The line of a mapping that is not counted.
+fn left_out(one: &LeftOut) -> String {
+    let touched = one.touched_bytes.map_or("unknown".into(), |it| it.to_string());
+    format!(
+        "left out: a private mapping of {} ({touched} touched) of {} {}: larger than memory and swap, so no pool can \
+         hold it\n",
+        one.bytes,
+        one.pid,
+        report::format::name(&one.name, 30)
+    )
 }
 
 fn kind_name(kind: SharedKind) -> &'static str {

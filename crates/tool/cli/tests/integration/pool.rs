@@ -335,6 +335,23 @@ fn running_processes_are_planned_for_without_their_being_changed() {
     is_refused_in_a_line(&(&["plan", "--pid", "1", "--", "true"], 2, &["cannot be used with"]));
 }
 
+/// 16 TiB of address space with MAP_NORESERVE, as sanitizers and databases map it.
+#[test]
+fn a_mapping_larger_than_memory_is_named_not_passed_over() {
+    testkit::require!(has_pool(), "{NO_POOL}");
+    let memory = host::MemInfo::read(&host::Root::real()).unwrap().total.unwrap();
+    testkit::require!(memory.bytes() < 1 << 43, "this machine has too much memory for the case");
+    let directory = tempfile::tempdir().unwrap();
+    let program = plan_program(directory.path());
+    testkit::require!(program.is_some(), "needs a C compiler");
+    let program = program.unwrap();
+    let document = planned(&["--", &program, "sparse", "16777216", "0"]);
+    let left_out = document["left_out"].as_array().unwrap();
+    assert_eq!((left_out.len(), &left_out[0]["bytes"]), (1, &(1u64 << 44).into()), "{document}");
+    let text = stdout(&run(&["pool", "plan", "--", &program, "sparse", "16777216", "0"]));
+    assert!(text.contains("left out: a private mapping of 16 TiB ("), "{text}");
+}
+
 /// The flags that a program names decide, not what its memory looks like.
 #[test]
 fn java_is_asked_for_its_own_figure() {
