@@ -670,3 +670,11 @@ fn outputs_that_would_be_one_are_refused_before_the_scan() {
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
 }
+
+#[test]
+fn a_pattern_does_not_mean_the_shell_that_runs_the_command() {
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let line = format!("{own} map --match nobodys-pattern-7; exit $?");
+    let output = Command::new("timeout").args(["60", "sh", "-c", &line]).output().unwrap();
+    refused(&output, 2, "no name and no command line matches \"nobodys-pattern-7\"");
+}
