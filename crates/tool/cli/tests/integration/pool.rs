@@ -371,6 +371,11 @@ fn java_is_asked_for_its_own_figure() {
     assert_eq!((&figure["application"], &figure["asks"]), (&"jvm".into(), &true.into()));
     assert_eq!((&figure["source"], &figure["bound"]), (&"asked".into(), &"at-most".into()));
     assert_eq!(figure["pages"], 32 + 16, "{figure}");
+    // Flags of the environment; those of the command line override them.
+    let variable = "JAVA_TOOL_OPTIONS=-Xmx32m -XX:+UseSerialGC -XX:ReservedCodeCacheSize=64m";
+    let words = ["--", "env", variable, "java", "-XX:ReservedCodeCacheSize=32m", source];
+    let document = planned(&words);
+    assert_eq!(document["applications"][0]["pages"], 16 + 16, "{document}");
 }
 
 /// These tests change pools, or compare settings that another run may change for a moment: the launcher grows the pool
