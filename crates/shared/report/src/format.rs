@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use units::ByteSize;
 
+use crate::markup::is_invisible;
+
 /// Text for an unknown value.
 pub const UNKNOWN: &str = "unknown";
 
@@ -126,9 +128,10 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end. Spells out control characters, so that a name from /proc neither moves a terminal's cursor nor breaks a line.
+/// end. Spells out control characters and those that reorder or hide text, so that a name from /proc neither moves a
+/// terminal's cursor nor breaks a line, and has the width that a table counts.
 pub fn name(text: &str, most: usize) -> String {
-    let plain = |char: char| match char.is_control() {
+    let plain = |char: char| match char.is_control() || is_invisible(char) {
         true => char.escape_default().collect::<String>(),
         false => char.to_string(),
     };
@@ -185,5 +188,9 @@ mod tests {
         assert_eq!(clipped("abcdef", 4), "abc…");
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
         assert_eq!(name("a\u{1b}[2J\n\u{85}b", 30), "a\\u{1b}[2J\\n\\u{85}b");
+        // What `print` would escape later, after the columns were laid out.
+        let tricky = name("x\u{202e}y\u{200b}", 30);
+        assert_eq!(tricky, "x\\u{202e}y\\u{200b}");
+        assert_eq!(crate::markup::visible(&tricky), tricky);
     }
 }

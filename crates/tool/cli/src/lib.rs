@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod background;
 mod bench;
 mod compare;
 mod counters;

@@ -224,13 +224,38 @@ pub fn check_outputs(
     picture: Option<&Path>,
     force: bool,
 ) -> Result<(), Failure> {
-    for path in output.iter().chain(&picture) {
-        check_new(path, force)?;
+    let pair = [output.map(|path| ("--output", path)), picture.map(|path| (drawn_by, path))];
+    check_distinct(&pair.into_iter().flatten().collect::<Vec<_>>(), force)
+}
+
+/// Fails early if an output cannot be written or would overwrite a file, or if two outputs are one file or both standard
+/// output. Each output comes with its flag.
+pub fn check_distinct(outputs: &[(&str, &Path)], force: bool) -> Result<(), Failure> {
+    for (index, (flag, path)) in outputs.iter().enumerate() {
+        let is_same = |other: &&(&str, &Path)| is_same_file(other.1, path);
+        if let Some((before, _)) = outputs[..index].iter().find(is_same) {
+            let what = match is_stdout(path) {
+                true => "both go to standard output; write one to a file",
+                false => "name the same file",
+            };
+            return Err(Failure::usage(format!("{before} and {flag} {what}")));
+        }
     }
-    if output.is_some() && output == picture {
-        return Err(Failure::usage(format!("--output and {drawn_by} name the same file")));
+    outputs.iter().try_for_each(|(_, path)| check_new(path, force))
+}
+
+/// Whether two names mean one file, which need not exist yet.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    if is_stdout(one) || is_stdout(other) {
+        return is_stdout(one) && is_stdout(other);
     }
-    Ok(())
+    // The file itself may be new; its directory is not.
+    let full = |path: &Path| {
+        let name = path.file_name()?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Some(fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?.join(name))
+    };
+    one == other || full(one).is_some_and(|one| Some(one) == full(other))
 }
 
 /// Returns the error that a file could not be written, with a remedy.

@@ -1,5 +1,7 @@
 //! Handles signals to `superpage` itself: an experiment ends cleanly, a launcher forwards them.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -23,6 +25,16 @@ use crate::Failure;
 pub fn no_thread(error: std::io::Error) -> Failure {
     let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
     Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
+}
+
+/// Formats how a process ended: `exit code 3`, `SIGSEGV`.
+pub fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => signal_hook::low_level::signal_name(signal)
+            .map_or_else(|| format!("signal {signal}"), str::to_string),
+        (None, None) => "an unknown cause".to_string(),
+    }
 }
 
 /// The signal that interrupted an experiment; 0 if no signal did.
@@ -223,12 +235,18 @@ impl Drop for SignalGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
     use super::*;
 
     const CHILD: &str = "SUPERPAGE_TEST_SIGNALS";
+
+    #[test]
+    fn an_end_names_its_code_or_its_signal() {
+        // Wait statuses: the exit code is the second byte, the signal the low seven bits.
+        let ends = [3 << 8, libc::SIGSEGV | 0x80, libc::SIGKILL, 60].map(ExitStatus::from_raw);
+        assert_eq!(ends.map(how_it_ended), ["exit code 3", "SIGSEGV", "SIGKILL", "signal 60"]);
+    }
 
     /// Test process that gets a TERM during or after signal handling.
     fn heed(when: &str) -> ! {

@@ -44,7 +44,46 @@ pub struct Identity {
     /// Effective group id.
     group: Option<u32>,
     /// Whether it sees the same file systems as this process.
-    is_here: bool,
+    view: View,
+    /// Options of a JVM in its environment.
+    jvm: JvmVariables,
+}
+
+/// Mount namespaces of this process and of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum View {
+    /// The same.
+    Same,
+    /// Two, by the names that the kernel gives them (`mnt:[4026531841]`).
+    Other { own: String, its: String },
+    /// One of them could not be read.
+    Unknown,
+}
+
+impl View {
+    /// From the links `/proc/PID/ns/mnt`.
+    fn new(own: Option<PathBuf>, its: Option<PathBuf>) -> Self {
+        match (own, its) {
+            (Some(own), Some(its)) if own == its => Self::Same,
+            (Some(own), Some(its)) => {
+                Self::Other { own: own.display().to_string(), its: its.display().to_string() }
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Why a program of process `pid` is not executed; `None` if it may be.
+    fn obstacle(&self, pid: Pid) -> Option<String> {
+        match self {
+            Self::Same => None,
+            Self::Other { own, its } => Some(format!(
+                "superpage is in the mount namespace {own}, pid {pid} in {its}; run superpage in that one (nsenter -m -t {pid})"
+            )),
+            Self::Unknown => Some(format!(
+                "whether pid {pid} is in superpage's mount namespace is unknown: run superpage as its user or as root"
+            )),
+        }
+    }
 }
 
 /// What an application says of its memory.
@@ -127,7 +166,14 @@ impl Identity {
             program,
             directory: link("cwd")?,
             group,
-            is_here: own_view.is_some() && own_view == link("ns/mnt"),
+            view: View::new(own_view, link("ns/mnt")),
+            jvm: match application {
+                Application::Jvm => {
+                    let file = root.path(&format!("/proc/{}/environ", process.pid));
+                    JvmVariables::from_environment(&std::fs::read(file).unwrap_or_default())
+                }
+                _ => JvmVariables::default(),
+            },
         })
     }
 
@@ -201,7 +247,7 @@ impl Identity {
     /// them (`-Xlog:pagesize`) when it starts with the same flags, without large pages and without a class.
     fn jvm(&self, default: Option<PageSize>) -> OwnFigure {
         let mut figure = self.nothing();
-        let flags = jvm_flags(&self.process.command);
+        let flags = self.jvm.around(jvm_flags(&self.process.command));
         let last = |name: &str| {
             let is =
                 |sign: &str| flags.iter().rposition(|flag| *flag == format!("-XX:{sign}{name}"));
@@ -256,7 +302,7 @@ impl Identity {
         let given = flag.and_then(|at| command.get(at + 1)).and_then(|text| redis_bytes(text));
         let file = || {
             let path = command.get(1).filter(|word| word.starts_with('/'))?;
-            if !self.is_here {
+            if self.view != View::Same {
                 return None;
             }
             let text = text_of(Path::new(path))?;
@@ -279,8 +325,8 @@ impl Identity {
     /// Runs the application's program and returns what it printed.
     fn ask(&self, arguments: &[String]) -> Result<String, String> {
         let program = self.program.display();
-        if !self.is_here {
-            return Err(format!("{program} is in a container: run superpage there"));
+        if let Some(why) = self.view.obstacle(self.process.pid) {
+            return Err(format!("{program} is not asked: {why}"));
         }
         let file = std::fs::metadata(&self.program)
             .map_err(|error| format!("{program} cannot be executed: {error}"))?;
@@ -385,9 +431,58 @@ fn redis_bytes(text: &str) -> Option<ByteSize> {
     (bytes > 0).then_some(ByteSize(bytes))
 }
 
+/// Options that a JVM reads from its environment and that decide how much memory is reserved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct JvmVariables {
+    /// `JAVA_TOOL_OPTIONS` and `JDK_JAVA_OPTIONS`: the command line overrides them.
+    before: Vec<String>,
+    /// `_JAVA_OPTIONS`, which overrides the command line.
+    after: Vec<String>,
+}
+
+impl JvmVariables {
+    /// From `/proc/PID/environ`.
+    fn from_environment(environment: &[u8]) -> Self {
+        let of = |name: &str| -> Vec<String> {
+            let text = environment
+                .split(|byte| *byte == 0)
+                .find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+            let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+            let words = text.split_ascii_whitespace();
+            let words = words.map(|word| word.trim_matches(['"', '\'']).to_string());
+            words.filter(|word| sizes_memory(word)).collect()
+        };
+        let mut before = of("JAVA_TOOL_OPTIONS");
+        before.extend(of("JDK_JAVA_OPTIONS"));
+        Self { before, after: of("_JAVA_OPTIONS") }
+    }
+
+    /// The flags in the order in which the JVM takes them; the last one of a name counts.
+    fn around(&self, flags: Vec<String>) -> Vec<String> {
+        self.before.iter().cloned().chain(flags).chain(self.after.iter().cloned()).collect()
+    }
+}
+
 /// The flags of a java command line that decide how much memory is reserved. Others are left away: they may open files
 /// or load agents.
 fn jvm_flags(command: &[String]) -> Vec<String> {
+    let mut flags = Vec::new();
+    let mut words = command.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" => drop(words.next()),
+            "-jar" | "-m" | "--module" => break,
+            option if option.starts_with('-') => {
+                flags.extend(sizes_memory(option).then(|| option.to_string()));
+            }
+            _ => break, // the class; what follows is the program's
+        }
+    }
+    flags
+}
+
+/// Whether a flag of a JVM decides how much memory is reserved.
+fn sizes_memory(word: &str) -> bool {
     const SIZES: [&str; 12] = [
         "MaxHeapSize",
         "InitialHeapSize",
@@ -413,29 +508,12 @@ fn jvm_flags(command: &[String]) -> Vec<String> {
         "UseCompressedOops",
         "UseContainerSupport",
     ];
-    let is_wanted = |word: &str| {
-        let sized = ["-Xmx", "-Xms", "-Xmn"].iter().any(|flag| word.starts_with(flag));
-        let Some(option) = word.strip_prefix("-XX:") else { return sized };
-        match option.strip_prefix(['+', '-']) {
-            Some(name) => {
-                SWITCHES.contains(&name) || name.starts_with("Use") && name.ends_with("GC")
-            }
-            None => option.split_once('=').is_some_and(|(name, _)| SIZES.contains(&name)),
-        }
-    };
-    let mut flags = Vec::new();
-    let mut words = command.iter().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" => drop(words.next()),
-            "-jar" | "-m" | "--module" => break,
-            option if option.starts_with('-') => {
-                flags.extend(is_wanted(option).then(|| option.to_string()));
-            }
-            _ => break, // the class; what follows is the program's
-        }
+    let sized = ["-Xmx", "-Xms", "-Xmn"].iter().any(|flag| word.starts_with(flag));
+    let Some(option) = word.strip_prefix("-XX:") else { return sized };
+    match option.strip_prefix(['+', '-']) {
+        Some(name) => SWITCHES.contains(&name) || name.starts_with("Use") && name.ends_with("GC"),
+        None => option.split_once('=').is_some_and(|(name, _)| SIZES.contains(&name)),
     }
-    flags
 }
 
 /// What a JVM prints of its memory.
@@ -513,6 +591,17 @@ mod tests {
     }
 
     #[test]
+    fn another_mount_namespace_is_told_by_both_names() {
+        let link = |name: &str| Some(PathBuf::from(name));
+        let why = |own, its| View::new(own, its).obstacle(Pid(7));
+        assert_eq!(why(link("mnt:[1]"), link("mnt:[1]")), None);
+        let other = why(link("mnt:[1]"), link("mnt:[2]")).unwrap();
+        assert!(other.contains("superpage is in the mount namespace mnt:[1], pid 7 in mnt:[2];"));
+        assert!(!other.contains("container"), "either may be the one inside: {other}");
+        assert!(why(link("mnt:[1]"), None).unwrap().contains("is unknown"));
+    }
+
+    #[test]
     fn only_flags_that_size_memory_are_given_to_a_second_jvm() {
         let line = "java -Xmx2g -cp /x -javaagent:/evil.jar -XX:+UseLargePages -Xloggc:/log -XX:+UseSerialGC \
             -XX:OnOutOfMemoryError=/x -XX:ReservedCodeCacheSize=64m -Xrunhprof -jar app.jar -Xmx9g";
@@ -521,6 +610,16 @@ mod tests {
             ["-Xmx2g", "-XX:+UseLargePages", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m"]
         );
         assert_eq!(jvm_flags(&words("java -Xms1g Main -Xmx4g")), ["-Xms1g"]);
+    }
+
+    #[test]
+    fn flags_in_the_environment_stand_around_those_of_the_command_line() {
+        let environment =
+            b"A=-Xmx1g\0JDK_JAVA_OPTIONS=\"-Xms2g\" -agentlib:x\0_JAVA_OPTIONS=-Xmx3g\0\
+            JAVA_TOOL_OPTIONS=-XX:+UseLargePages  -javaagent:/evil.jar -Xmx4g\0";
+        let flags = JvmVariables::from_environment(environment).around(vec!["-Xmx5g".into()]);
+        assert_eq!(flags, ["-XX:+UseLargePages", "-Xmx4g", "-Xms2g", "-Xmx5g", "-Xmx3g"]);
+        assert_eq!(JvmVariables::from_environment(b""), JvmVariables::default());
     }
 
     #[test]

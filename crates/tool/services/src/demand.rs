@@ -57,6 +57,21 @@ pub struct Demand {
     pub shared: Vec<SharedMemory>,
     /// Private memory of each process that has any, largest first.
     pub private: Vec<PrivateMemory>,
+    /// Private mappings larger than memory, which no pool can hold; largest first.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A private mapping that is not counted, because it is larger than memory and swap together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The process.
+    pub pid: Pid,
+    /// Its name.
+    pub name: String,
+    /// Bytes of the mapping.
+    pub bytes: ByteSize,
+    /// Bytes of it in memory; `None`: unknown.
+    pub touched_bytes: Option<ByteSize>,
 }
 
 /// One object of shared memory.
@@ -224,14 +239,17 @@ impl Demand {
         let mut oldest: Vec<&Image> = images.iter().collect();
         oldest.sort_by_key(|image| (image.process.start_ticks, image.process.pid));
         let mut private = Vec::new();
+        let mut left_out = Vec::new();
         for image in images {
             let lineage = image.lineage();
             let first = oldest.iter().find(|other| other.lineage() == lineage);
             let parent = first.filter(|first| first.process.pid != image.process.pid);
-            private.extend(PrivateMemory::new(image, parent.map(|it| &**it), limit));
+            let parent = parent.map(|it| &**it);
+            private.extend(PrivateMemory::new(image, parent, limit, &mut left_out));
         }
+        left_out.sort_by_key(|one| std::cmp::Reverse(one.bytes));
         private.sort_by_key(|one| std::cmp::Reverse(one.bytes()));
-        Self { processes: images.len(), shared, private }
+        Self { processes: images.len(), shared, private, left_out }
     }
 
     /// Bytes that a pool would have to hold, before rounding.
@@ -332,7 +350,13 @@ impl SharedMemory {
 }
 
 impl PrivateMemory {
-    fn new(image: &Image, parent: Option<&Image>, limit: u64) -> Option<Self> {
+    /// Adds up the private memory of a process, and notes in `left_out` the mappings longer than `limit`.
+    fn new(
+        image: &Image,
+        parent: Option<&Image>,
+        limit: u64,
+        left_out: &mut Vec<LeftOut>,
+    ) -> Option<Self> {
         let mut one = Self {
             pid: image.process.pid,
             name: image.process.name.clone(),
@@ -358,10 +382,16 @@ impl PrivateMemory {
             let before = index.checked_sub(1).map(|index| &image.parts[index]);
             let kind = private_kind(part, before, image.parts.get(index + 1));
             let Some(kind) = kind else { continue };
+            let inherited = parent.map_or(0, |parent| overlap(parent, mapping));
             if mapping.len() > limit {
+                left_out.extend((inherited < mapping.len()).then(|| LeftOut {
+                    pid: image.process.pid,
+                    name: image.process.name.clone(),
+                    bytes: ByteSize(mapping.len()),
+                    touched_bytes: part.touched,
+                }));
                 continue;
             }
-            let inherited = parent.map_or(0, |parent| overlap(parent, mapping));
             one.inherited_bytes = sum(one.inherited_bytes, inherited);
             let length = mapping.len() - inherited;
             match kind {
@@ -598,6 +628,15 @@ mod tests {
         let demand = Demand::new(&images, 1 << 35);
         assert_eq!(demand.need(size(2 * M), size(2 * M)).private_pages, 2);
         assert_eq!(demand.private[0].mapped_bytes, ByteSize(6 * M));
+        // The mapping of 64 GiB is not passed over in silence.
+        let left_out = LeftOut {
+            pid: Pid(10),
+            name: "p10".into(),
+            bytes: ByteSize(1 << 36),
+            touched_bytes: Some(ByteSize(4096)),
+        };
+        assert_eq!(demand.left_out, [left_out]);
+        assert_eq!(Demand::new(&images, u64::MAX).left_out, []);
     }
 
     #[test]

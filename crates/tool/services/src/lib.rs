@@ -14,7 +14,7 @@ pub mod why;
 
 pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source};
 pub use demand::{
-    Demand, Image, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
+    Demand, Image, LeftOut, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
 };
 pub use selection::{Process, SelectError, Selected, Target, hides_processes, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};

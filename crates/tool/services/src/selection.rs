@@ -78,7 +78,9 @@ pub enum SelectError {
     Read(#[from] ReadError),
 }
 
-/// Returns the processes that any of `targets` means. Leaves out this process, kernel threads and zombies.
+/// Returns the processes that any of `targets` means. Leaves out this process, kernel threads and zombies. An
+/// ancestor of this process (sudo, timeout, `sh -c`) has this command line as its arguments: a pattern means it only by
+/// its name.
 ///
 /// # Errors
 /// A target means no process, or `/proc` cannot be read.
@@ -98,12 +100,15 @@ pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, SelectError> 
     if !others.is_empty() {
         let mut hits = vec![false; others.len()];
         let own = root.is_real().then(sys::param::own_pid);
+        let ancestors = own.map_or_else(Vec::new, |own| ancestors(root, own));
         for pid in pids_of(root)?.into_iter().filter(|pid| Some(*pid) != own) {
             match Candidate::read(root, pid) {
                 Ok(Some(candidate)) => {
                     let mut is_meant = false;
                     for (target, hit) in others.iter().zip(&mut hits) {
-                        if candidate.is_meant_by(target) {
+                        let quotes_us = ancestors.contains(&pid)
+                            && !target.is_met_by_name(&candidate.process.name);
+                        if candidate.is_meant_by(target) && !quotes_us {
                             *hit = true;
                             is_meant = true;
                         }
@@ -139,7 +144,29 @@ pub fn hides_processes(root: &Root) -> bool {
     })
 }
 
+/// The processes above `pid`, its parent first.
+fn ancestors(root: &Root, pid: Pid) -> Vec<Pid> {
+    let mut above: Vec<Pid> = Vec::new();
+    let mut one = pid;
+    while let Ok(stat) = process::stat(root, one)
+        && stat.parent.0 > 0
+        && !above.contains(&stat.parent)
+    {
+        one = stat.parent;
+        above.push(one);
+    }
+    above
+}
+
 impl Target {
+    /// False for a pattern that does not match the name.
+    fn is_met_by_name(&self, name: &str) -> bool {
+        match self {
+            Self::Match(pattern) => pattern.is_match(name),
+            _ => true,
+        }
+    }
+
     /// The error that no process is meant.
     fn unmet(&self) -> SelectError {
         match self {

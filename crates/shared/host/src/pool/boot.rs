@@ -26,7 +26,26 @@ pub enum BootPages {
     OnNodes(BTreeMap<NodeId, u64>),
 }
 
+/// Sizes of huge pages that machines of this program's architecture can have; empty if not known.
+pub fn sizes_of_architecture() -> Vec<PageSize> {
+    // Documentation/admin-guide/mm/hugetlbpage.rst, arch/arm64/mm/hugetlbpage.c (base pages of 4, 16 and 64 KiB).
+    let bytes: &[u64] = match std::env::consts::ARCH {
+        "x86_64" => &[2 << 20, 1 << 30],
+        "aarch64" => &[64 << 10, 2 << 20, 32 << 20, 512 << 20, 1 << 30, 16 << 30],
+        _ => &[],
+    };
+    bytes.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).collect()
+}
+
+/// Most bytes of a pool: physical addresses have at most 52 bits (x86-64, and arm64 with LPA).
+pub const MAX_BYTES: u64 = 1 << 52;
+
 impl BootPool {
+    /// Whether a machine could have this much memory.
+    pub fn is_possible(&self) -> bool {
+        self.total().checked_mul(self.size.bytes()).is_some_and(|bytes| bytes <= MAX_BYTES)
+    }
+
     /// Words for the kernel command line: `hugepagesz=1G hugepages=2`.
     pub fn kernel_words(&self) -> String {
         let pages = match &self.pages {

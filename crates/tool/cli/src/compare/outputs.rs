@@ -90,8 +90,8 @@ impl Outputs {
         let (html, svg) = (self.html.as_deref(), self.svg.as_deref());
         files::check_outputs(output, "--html", html, self.force)?;
         files::check_outputs(output, "--svg", svg, self.force)?;
-        if html.is_some() && html == svg {
-            return Err(Failure::usage("--html and --svg name the same file"));
+        if let (Some(html), Some(svg)) = (html, svg) {
+            files::check_distinct(&[("--html", html), ("--svg", svg)], self.force)?;
         }
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {

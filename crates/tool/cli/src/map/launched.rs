@@ -1,5 +1,6 @@
 //! A program that is started, mapped and waited for.
 
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use host::{Root, process};
@@ -9,6 +10,7 @@ use services::{Process, Selected};
 use units::Pid;
 
 use super::{Args, Found};
+use crate::background::{self, Descendants, Left};
 use crate::exit::{self, Done, Failure};
 
 /// Interval between looks at the program's state.
@@ -20,33 +22,49 @@ pub fn run(command: &[Word], args: &Args) -> Result<Done, Failure> {
     let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
+    let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
+    let descendants = Descendants::new().map_err(ours)?;
     let pid =
         launch::start(&plan, Start::default()).map_err(|error| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);
     let root = Root::real();
     let reached = wait(&root, pid, args.after);
     let found = match reached {
-        Reached::End => Err(Failure::usage(format!(
-            "the program ended within {}; give a shorter --after, or stop it by SIGSTOP where its \
-             memory matters",
-            report::format::seconds(args.after.as_secs_f64())
-        ))),
-        Reached::Time | Reached::Stop => map(&root, pid, args),
+        Reached::End => Ok(None),
+        Reached::Time | Reached::Stop => map(&root, pid, args).map(Some),
     };
     if matches!(reached, Reached::Stop) {
         // It stopped itself for the map.
         let _ = sys::signal::send(pid, libc::SIGCONT);
     }
-    let delivered = found.and_then(|found| found.deliver(args, true));
-    let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
-    let ended = sys::wait::until_exit(pid);
+    let is_mapped = !matches!(found, Ok(None));
+    let delivered = found.and_then(|found| found.map_or(Ok(()), |it| it.deliver(args, true)));
+    let ended = descendants.until_exit(pid);
     relaying.stop();
     ended.map_err(ours)?;
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     if let Err(why) = delivered {
         exit::say(&why.to_string());
     }
+    if !is_mapped {
+        exit::say(&unmapped(status, &descendants.left(pid), args.after));
+    }
     Ok(status.into())
+}
+
+/// Why a program was not mapped that ended before it could be.
+fn unmapped(status: ExitStatus, left: &[Left], after: Duration) -> String {
+    if let Some(background) = background::words(left, "map it by superpage map") {
+        return background;
+    }
+    let after = report::format::seconds(after.as_secs_f64());
+    let how = match status.success() {
+        true => String::new(),
+        false => format!(" by {}", signals::how_it_ended(status)),
+    };
+    format!(
+        "the program ended within {after}{how}; give a shorter --after, or stop it by SIGSTOP where its memory matters"
+    )
 }
 
 enum Reached {

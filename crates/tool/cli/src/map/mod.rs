@@ -5,7 +5,7 @@ mod picture;
 mod table;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use host::{Root, Unknown};
@@ -103,11 +103,8 @@ const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS
 const ROWS: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let outputs = [&args.output, &args.html, &args.svg].into_iter().flatten();
-    for path in outputs {
-        files::check_new(path, args.force)?;
-    }
     let targets = args.targets();
+    args.check_outputs()?;
     match (targets.is_empty(), args.command.as_slice()) {
         (true, []) => Err(Failure::usage(
             "no process named; give PID, --cgroup, --unit, --match, or -- PROGRAM",
@@ -130,6 +127,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 }
 
 impl Args {
+    /// Fails before anything is read if two outputs would be one.
+    fn check_outputs(&self) -> Result<(), Failure> {
+        // With a program the table goes to standard error.
+        let printed = self.output.is_none() && (self.command.is_empty() || self.json);
+        let table = printed.then_some(("the table", Path::new("-")));
+        let result = self.output.as_deref().map(|path| ("--output", path)).or(table);
+        let html = self.html.as_deref().map(|path| ("--html", path));
+        let svg = self.svg.as_deref().map(|path| ("--svg", path));
+        let outputs: Vec<(&str, &Path)> = [result, html, svg].into_iter().flatten().collect();
+        files::check_distinct(&outputs, self.force)
+    }
+
     fn targets(&self) -> Vec<Target> {
         let pids = self.pids.iter().copied().map(Target::Pid);
         pids.chain(self.targets.targets()).collect()

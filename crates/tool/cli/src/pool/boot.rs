@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use host::pool::boot::{self, Applied, BootPages, BootPool};
 use host::pool::mounts::{self, Limits, Owner};
-use host::pool::{Change, PoolError, PoolName, Spec, SpecError, Status};
+use host::pool::{Amount, Change, PoolError, PoolName, Spec, SpecError, Status, exact};
 use units::{ByteSize, NodeId, PageSize};
 
 use crate::exit::{self, Done, Failure};
@@ -77,6 +77,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.file.is_some() && kind != Kind::Systemd {
         return Err(Failure::usage("--file is for a unit: use --format systemd"));
     }
+    let has_control = |path: &PathBuf| path.to_string_lossy().contains(char::is_control);
+    if let Some(file) = args.file.as_ref().filter(|file| has_control(file)) {
+        let name = report::format::name(&file.to_string_lossy(), 80);
+        return Err(Failure::usage(format!(
+            "--file {name}: a unit cannot name a file with a control character; rename the file"
+        )));
+    }
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("superpage"));
     if kind == Kind::Systemd && args.specs.is_empty() {
         let file = args.file.unwrap_or_else(|| PathBuf::from("/etc/superpage/pools.toml"));
@@ -93,6 +100,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     let size = |name: PoolName| size_of(name, status.as_ref());
     let default = args.default_size.map(size).transpose()?;
+    if let Some(size) = default {
+        check_size(size, status.as_ref()).map_err(|error| error.on("--default-size"))?;
+    }
     let mut done = Done::Fine;
     let text = match kind {
         Kind::CommandLine => format!("{}\n", boot::command_line(&pools, default)),
@@ -115,8 +125,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Kind::Fstab | Kind::Mount => mounts_of(&pools, kind, args.reserve)?,
     };
     if text.trim().is_empty() {
-        exit::say("every pool is empty; name pools, e.g. 1G:2");
-        return Ok(Done::Fine);
+        return Err(Failure::usage("every pool is empty; name pools, e.g. 2M:512 or 1G:2"));
     }
     exit::print(&text)?;
     Ok(done)
@@ -153,6 +162,21 @@ fn size_of(name: PoolName, status: Option<&Status>) -> Result<PageSize, PoolErro
         (PoolName::Default, Some(status)) => status.size(name),
         (PoolName::Default, None) => Err(PoolError::NoHugetlb),
     }
+}
+
+/// Refuses a page size that this machine lacks, and that no machine of its architecture has.
+fn check_size(size: PageSize, status: Option<&Status>) -> Result<(), Failure> {
+    let possible = boot::sizes_of_architecture();
+    let is_here = status.is_some_and(|status| status.pools.sizes.contains_key(&size));
+    if possible.is_empty() || possible.contains(&size) || is_here {
+        return Ok(());
+    }
+    let possible: Vec<String> = possible.iter().map(|size| exact(size.bytes())).collect();
+    Err(Failure::usage(format!(
+        "no {} machine has huge pages of {size}; give one of {}",
+        std::env::consts::ARCH,
+        possible.join(", ")
+    )))
 }
 
 /// The specs of all words: commas separate them. A part without a page size names another node: `1G:0=1,1=2`.
@@ -193,6 +217,12 @@ fn read(words: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Fail
         let spec: Spec = spec.parse().map_err(PoolError::from)?;
         let Change::To(amount) = spec.change else { return Err(bad().into()) };
         let size = size_of(spec.pool, status)?;
+        check_size(size, status).map_err(|error| error.on(text))?;
+        if matches!(amount, Amount::Percent(_)) {
+            return Err(Failure::usage(format!(
+                "{text}: there is no pool before the boot to take a share of; give pages (512) or bytes (1G)"
+            )));
+        }
         let pages = amount.pages(size, 0).map_err(PoolError::from)?;
         let there = pools.iter_mut().find(|pool| pool.size == size);
         match (there.map(|pool| &mut pool.pages), node) {
@@ -205,6 +235,13 @@ fn read(words: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Fail
                 pools.push(BootPool { size, pages });
             }
             (None, None) => pools.push(BootPool { size, pages: BootPages::Anywhere(pages) }),
+        }
+        if let Some(pool) = pools.iter().find(|pool| !pool.is_possible()) {
+            return Err(Failure::usage(format!(
+                "{text}: the pool of {} pages would have more than {}, which no machine has; give fewer pages",
+                pool.size,
+                ByteSize(boot::MAX_BYTES)
+            )));
         }
     }
     Ok(pools)

@@ -6,19 +6,19 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use experiment::process_tree::ProcessTree;
 use experiment::watch::{AT_PEAK, NEAR_PEAK};
 use host::pool::{RelatedSettings, Status, exact};
 use host::{Root, process};
 use launch::{Pages, Recipe, Start, Streams, Word};
 use serde_json::json;
 use services::{
-    Application, Bound, Demand, Identity, Image, Need, OwnFigure, Process, SharedKind, Source,
-    SpaceError, largest_backed, select,
+    Application, Bound, Demand, Identity, Image, LeftOut, Need, OwnFigure, Process, SharedKind,
+    Source, SpaceError, largest_backed, select,
 };
 use units::{ByteSize, PageSize, Pid};
 
 use super::show;
+use crate::background::{self, Descendants};
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
@@ -252,25 +252,32 @@ fn watch(command: &[Word], mut peak: Peak) -> Result<Peak, Failure> {
         die_with_parent: true,
         ..Start::default()
     };
+    let descendants = Descendants::new().map_err(Failure::cannot)?;
     let pid = launch::start(&plan, start)?;
     let relaying = relay.to(pid);
-    let tree = ProcessTree::from_child(Root::real(), pid);
+    let tree = descendants.clone();
     let (stop, stopped) = channel::<()>();
     let looker = std::thread::spawn(move || {
         look_until(&stopped, &tree, &mut peak);
-        (peak, tree)
+        peak
     });
-    let ended = sys::wait::until_exit(pid);
+    let ended = descendants.until_exit(pid);
     let _ = stop.send(());
     let looked = looker.join();
     relaying.stop();
     ended.map_err(Failure::cannot)?;
     let (status, _) = sys::wait::reap(pid).map_err(Failure::cannot)?;
-    let (peak, _) = looked.map_err(|_| Failure::cannot("the looks at its memory failed"))?;
+    let peak = looked.map_err(|_| Failure::cannot("the looks at its memory failed"))?;
+    let background = background::words(&descendants.left(pid), "give --pid");
     if status.code() != Some(0) {
-        let code = status.code();
-        let how = code.map_or("a signal".to_string(), |code| format!("exit code {code}"));
+        let how = signals::how_it_ended(status);
         exit::say(&format!("the program ended by {how}; its memory until then is counted"));
+        if let Some(background) = background {
+            exit::say(&background);
+        }
+    } else if let Some(background) = background {
+        // Its memory was read until the first process ended, which is not what it needs.
+        return Err(Failure::usage(background));
     }
     let share = peak.seen_share();
     if !peak.images.is_empty() && share < NEAR_PEAK {
@@ -289,7 +296,7 @@ fn watch(command: &[Word], mut peak: Peak) -> Result<Peak, Failure> {
     Ok(peak)
 }
 
-fn look_until(stopped: &Receiver<()>, tree: &ProcessTree, peak: &mut Peak) {
+fn look_until(stopped: &Receiver<()>, tree: &Descendants, peak: &mut Peak) {
     /// Shortest and longest rest between two looks.
     const RESTS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
     let root = Root::real();
@@ -361,6 +368,7 @@ impl Plan {
         json!({
             "command": command, "processes": self.peak.demand.processes,
             "shared": self.peak.demand.shared, "private": self.peak.demand.private,
+            "left_out": self.peak.demand.left_out,
             "sizes": sizes.collect::<Vec<_>>(), "applications": self.figures,
             "needs_shm_group": self.uses_sysv(), "unknown": self.peak.unknown,
         })
@@ -445,8 +453,13 @@ impl Plan {
             1 => "1 process".to_string(),
             count => format!("{count} processes"),
         };
+        let left_out: String = demand.left_out.iter().take(MOST_ROWS).map(left_out).collect();
         if rows.is_empty() {
-            return format!("{processes}: no memory that pages of {least} could hold\n");
+            let what = match left_out.is_empty() {
+                true => format!("pages of {least}"),
+                false => "a pool".to_string(),
+            };
+            return format!("{processes}: no memory that {what} could hold\n{left_out}");
         }
         let left = shared.len().saturating_sub(MOST_ROWS) + private.len().saturating_sub(MOST_ROWS);
         let mut text = format!("{processes}\n\n");
@@ -455,7 +468,7 @@ impl Plan {
         if left > 0 {
             text += &format!("and {left} smaller\n");
         }
-        text
+        text + &left_out
     }
 
     fn application(&self, figure: &OwnFigure) -> String {
@@ -566,6 +579,18 @@ impl Plan {
         }
         text
     }
+}
+
+/// The line of a mapping that is not counted.
+fn left_out(one: &LeftOut) -> String {
+    let touched = one.touched_bytes.map_or("unknown".into(), |it| it.to_string());
+    format!(
+        "left out: a private mapping of {} ({touched} touched) of {} {}: larger than memory and swap, so no pool can \
+         hold it\n",
+        one.bytes,
+        one.pid,
+        report::format::name(&one.name, 30)
+    )
 }
 
 fn kind_name(kind: SharedKind) -> &'static str {

@@ -605,3 +605,76 @@ fn real_programs_are_as_in_smaps_page_for_page() {
     }
     assert!(programs >= 10, "only {programs} programs are installed");
 }
+
+/// A process that a test left running, ended on drop.
+struct Daemon(i32);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = sys::signal::send(units::Pid(self.0), libc::SIGKILL);
+    }
+}
+
+#[test]
+fn a_program_that_goes_into_the_background_is_named_with_its_pid() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pid");
+    // The shell ends; its child lives in a session of its own, as that of a daemon does.
+    let script = format!(
+        "setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 100' >/dev/null 2>&1 & \
+         while ! test -e {0}; do sleep 0.01; done",
+        file.display()
+    );
+    let cases: [(&[&str], i32, &str); 2] = [
+        (&["map", "--after", "1m"], 0, "map it by superpage map"),
+        (&["pool", "plan"], 2, "give --pid"),
+    ];
+    for (words, code, remedy) in cases {
+        if words[0] == "pool" && fs::read_dir("/sys/kernel/mm/hugepages").is_err() {
+            testkit::skipped!("no huge page pool");
+            continue;
+        }
+        let _ = fs::remove_file(&file);
+        let output = run(&[words, &["--", "sh", "-c", &script]].concat());
+        let daemon = Daemon(fs::read_to_string(&file).unwrap().trim().parse().unwrap());
+        let line = format!("went into the background, and process {} (", daemon.0);
+        refused(&output, code, &line);
+        refused(&output, code, &format!("still runs; {remedy} {}", daemon.0));
+        // It was left alone.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.0)).unwrap();
+        assert!(stat.contains("(sleep) S"), "{stat}");
+    }
+}
+
+#[test]
+fn a_program_that_a_signal_ended_is_told_by_the_signals_name() {
+    let output = run(&["map", "--after", "1m", "--", "sh", "-c", "kill -SEGV $$"]);
+    assert!(stderr(&output).contains("ended within 60.00 s by SIGSEGV"), "{}", stderr(&output));
+}
+
+#[test]
+fn outputs_that_would_be_one_are_refused_before_the_scan() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    let (same, other) = (file.to_str().unwrap(), dir.path().join(".").join("x"));
+    let own = std::process::id().to_string();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--html", same, "--svg", same], "--html and --svg name the same file"),
+        (&["-o", same, "--html", same, "--force"], "--output and --html name the same file"),
+        (&["-o", same, "--svg", other.to_str().unwrap()], "--output and --svg name the same file"),
+        (&["-o", "-", "--svg", "-"], "--output and --svg both go to standard output"),
+        (&["--svg", "-"], "the table and --svg both go to standard output"),
+    ];
+    for (words, part) in cases {
+        refused(&run(&[&["map", &own], words].concat()), 2, part);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn a_pattern_does_not_mean_the_shell_that_runs_the_command() {
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let line = format!("{own} map --match nobodys-pattern-7; exit $?");
+    let output = Command::new("timeout").args(["60", "sh", "-c", &line]).output().unwrap();
+    refused(&output, 2, "no name and no command line matches \"nobodys-pattern-7\"");
+}

@@ -76,22 +76,18 @@ fn bad_words_are_one_line_without_a_look_at_pools() {
     cases.iter().for_each(is_refused_in_a_line);
 }
 
-/// What each format makes of the same pools, on a machine that has neither.
+/// What each format makes of the same pools, whether or not this machine has them.
 #[test]
 fn every_format_has_every_pool_or_says_which_is_missing() {
     for (format, code, parts) in [
-        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=64G hugepages=4"][..]),
-        ("systemd", 0, &["pool set 2M:512 64G:4\n"]),
-        (
-            "tmpfiles",
-            0,
-            &["2048kB/nr_hugepages - - - - 512\n", "67108864kB/nr_hugepages - - - - 4"],
-        ),
-        ("sysctl", 1, &["# 64 GiB pages: ", ": hugepagesz=64G hugepages=4\n"]),
-        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
-        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=64G,size=274877906944,"]),
+        ("kernel", 0, &["hugepagesz=2M hugepages=512 hugepagesz=1G hugepages=4"][..]),
+        ("systemd", 0, &["pool set 2M:512 1G:4\n"]),
+        ("tmpfiles", 0, &["2048kB/nr_hugepages - - - - 512\n", "1048576kB/nr_hugepages - - - - 4"]),
+        ("sysctl", 1, &["# 1 GiB pages: ", ": hugepagesz=1G hugepages=4\n"]),
+        ("fstab", 0, &["pagesize=2M,size=1073741824,", "pagesize=1G,size=4294967296,"]),
+        ("mount", 0, &["pagesize=2M,size=1073741824,", "pagesize=1G,size=4294967296,"]),
     ] {
-        let output = run(&["pool", "boot", "2M:512,64G:4", "--format", format]);
+        let output = run(&["pool", "boot", "2M:512,1G:4", "--format", format]);
         assert_eq!(output.status.code(), Some(code), "{format}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), code as usize, "{format}");
         for part in parts {
@@ -102,8 +98,42 @@ fn every_format_has_every_pool_or_says_which_is_missing() {
     let text = stdout(&reserved);
     assert!(text.contains("size=1073741824,min_size=1073741824,"), "{text}");
     assert!(text.contains("After=systemd-modules-load.service systemd-sysctl.service\n"), "{text}");
-    let nodes = stdout(&run(&["pool", "boot", "64G:0=1,3=2"]));
-    assert_eq!(nodes, "hugepagesz=64G hugepages=0:1,3:2\n");
+    let nodes = stdout(&run(&["pool", "boot", "1G:0=1,3=2"]));
+    assert_eq!(nodes, "hugepagesz=1G hugepages=0:1,3:2\n");
+}
+
+/// The configuration may be for another machine, but some words fit none.
+#[test]
+fn what_no_machine_can_have_at_boot_is_refused() {
+    let share = &["give pages (512) or bytes (1G)"][..];
+    let x86 = &["no x86_64 machine has huge pages of", "give one of 2M, 1G"][..];
+    let many = &["more than 4 PiB", "give fewer pages"][..];
+    let cases: [Case<'_>; 7] = [
+        (&["boot", "2M:25%"], 2, share),
+        (&["boot", "2M:200%"], 2, share),
+        (&["boot", "2M:0=25%"], 2, share),
+        (&["boot", "2M:9999999T"], 2, many),
+        (&["boot", "2M:0=4P,1=2M"], 2, many),
+        (&["boot", "2M:0", "--format", "fstab"], 2, &["every pool is empty", "e.g. 2M:512"]),
+        (&["boot", "--format", "systemd", "--file", "/a\nExecStart=/b"], 2, &["--file /a\\nExec"]),
+    ];
+    cases.iter().for_each(is_refused_in_a_line);
+    if cfg!(target_arch = "x86_64") {
+        let cases: [Case<'_>; 4] = [
+            (&["boot", "4K:1"], 2, x86),
+            (&["boot", "16G:1"], 2, x86),
+            (&["boot", "1G:2", "--default-size", "64K"], 2, x86),
+            (&["boot", "1G:2", "--default-size", "64K"], 2, &["--default-size: no"]),
+        ];
+        cases.iter().for_each(is_refused_in_a_line);
+    }
+    // A node and a size that this machine lacks may be those of another.
+    let output = run(&["pool", "boot", "1G:77=1,2M:4P"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "hugepagesz=1G hugepages=77:1 hugepagesz=2M hugepages=2147483648\n"
+    );
 }
 
 #[test]
@@ -305,6 +335,23 @@ fn running_processes_are_planned_for_without_their_being_changed() {
     is_refused_in_a_line(&(&["plan", "--pid", "1", "--", "true"], 2, &["cannot be used with"]));
 }
 
+/// 16 TiB of address space with MAP_NORESERVE, as sanitizers and databases map it.
+#[test]
+fn a_mapping_larger_than_memory_is_named_not_passed_over() {
+    testkit::require!(has_pool(), "{NO_POOL}");
+    let memory = host::MemInfo::read(&host::Root::real()).unwrap().total.unwrap();
+    testkit::require!(memory.bytes() < 1 << 43, "this machine has too much memory for the case");
+    let directory = tempfile::tempdir().unwrap();
+    let program = plan_program(directory.path());
+    testkit::require!(program.is_some(), "needs a C compiler");
+    let program = program.unwrap();
+    let document = planned(&["--", &program, "sparse", "16777216", "0"]);
+    let left_out = document["left_out"].as_array().unwrap();
+    assert_eq!((left_out.len(), &left_out[0]["bytes"]), (1, &(1u64 << 44).into()), "{document}");
+    let text = stdout(&run(&["pool", "plan", "--", &program, "sparse", "16777216", "0"]));
+    assert!(text.contains("left out: a private mapping of 16 TiB ("), "{text}");
+}
+
 /// The flags that a program names decide, not what its memory looks like.
 #[test]
 fn java_is_asked_for_its_own_figure() {
@@ -324,6 +371,11 @@ fn java_is_asked_for_its_own_figure() {
     assert_eq!((&figure["application"], &figure["asks"]), (&"jvm".into(), &true.into()));
     assert_eq!((&figure["source"], &figure["bound"]), (&"asked".into(), &"at-most".into()));
     assert_eq!(figure["pages"], 32 + 16, "{figure}");
+    // Flags of the environment; those of the command line override them.
+    let variable = "JAVA_TOOL_OPTIONS=-Xmx32m -XX:+UseSerialGC -XX:ReservedCodeCacheSize=64m";
+    let words = ["--", "env", variable, "java", "-XX:ReservedCodeCacheSize=32m", source];
+    let document = planned(&words);
+    assert_eq!(document["applications"][0]["pages"], 16 + 16, "{document}");
 }
 
 /// These tests change pools, or compare settings that another run may change for a moment: the launcher grows the pool

@@ -73,6 +73,14 @@ int main(int argc, char **argv)
     int children = atoi(argv[3]), pool = argc > 4;
     if (!strcmp(kind, "heap")) {
         heap(size);
+    } else if (!strcmp(kind, "sparse")) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (memory == MAP_FAILED) {
+            perror(kind);
+            return 3;
+        }
+        memset(memory, 1, 4 << 20);
     } else {
         char *memory = !strcmp(kind, "sysv")        ? segment(size, pool)
                        : !strcmp(kind, "anonymous") ? anonymous(size, pool)
