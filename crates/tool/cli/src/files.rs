@@ -3,7 +3,7 @@
 use std::path::Path;
 
 pub use operations::files::{
-    LARGEST, WriteLock, check_new, check_outputs, is_stdout, text, unwritable,
+    LARGEST, OwnFile, WriteLock, check_new, check_outputs, is_stdout, text, unwritable,
 };
 
 use crate::exit::{self, Failure};

@@ -97,6 +97,42 @@ fn metrics_are_printed_and_written_over_metrics_alone() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
 }
 
+/// While it runs, a file is replaced by a link and by a pipe: neither the link's target nor the exporter suffers.
+#[test]
+fn a_textfile_that_becomes_a_link_or_a_pipe_is_left_alone() {
+    let program = Sleeping::start();
+    let directory = tempfile::tempdir().unwrap();
+    let (file, victim) = (directory.path().join("x.prom"), directory.path().join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    let name = file.to_str().unwrap();
+    let mkfifo = || assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    mkfifo();
+    let words = ["exporter", "--pid", &program.pid(), "--textfile", name];
+    for more in [&["--once"][..], &[]] {
+        refused(&run(&[&words[..], more].concat()), 2, "x.prom: is no regular file");
+    }
+    std::fs::remove_file(&file).unwrap();
+
+    let mut command = superpage(&[&words[..], &["--interval", "0.1"]].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(comes_true(|| file.exists()));
+    // Renaming leaves no moment without a file, in which the exporter would write a new one.
+    let swap = directory.path().join("swap");
+    std::os::unix::fs::symlink(&victim, &swap).unwrap();
+    std::fs::rename(&swap, &file).unwrap();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.ends_with("x.prom: is a symbolic link; choose another name"), "{line}");
+    assert!(Command::new("mkfifo").arg(&swap).status().unwrap().success());
+    std::fs::rename(&swap, &file).unwrap();
+    let is_refused =
+        said.any(|line| line.unwrap().ends_with("x.prom: is no regular file; choose another name"));
+    assert!(is_refused);
+    send(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}
+
 /// Starts the exporter; returns it with what its first line names.
 fn exporter(words: &[&str]) -> (Child, String) {
     let mut command = superpage(&[&["exporter", "--interval", "0.2"], words].concat());
