@@ -112,7 +112,7 @@ fn once(args: &Args, sampler: &mut Sampler, asked: &Interrupting) -> Result<Done
     let metrics = Metrics { sample: Arc::new(sample), age: Duration::ZERO, samples: 1 };
     match &args.textfile {
         Some(path) => textfile(path).write(metrics.prometheus())?,
-        None => exit::print(&metrics.open_metrics())?,
+        None => exit::print_exact(&metrics.open_metrics())?,
     }
     Ok(Done::Fine)
 }

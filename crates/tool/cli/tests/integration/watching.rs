@@ -97,6 +97,28 @@ fn metrics_are_printed_and_written_over_metrics_alone() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
 }
 
+/// A label is the name, byte for byte: the format escapes what it must.
+#[test]
+fn metrics_on_a_pipe_have_names_as_they_are() {
+    let name = "superpage-test-\u{1b}[2J\u{7f}\u{9b}\u{202e}";
+    // Where the memory controller is, of version 1 or 2.
+    let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+    let group = groups.iter().find(|dir| std::path::Path::new(dir).is_dir());
+    let group = group.map(|dir| std::path::Path::new(dir).join(name));
+    let made = group.filter(|group| std::fs::create_dir(group).is_ok());
+    testkit::require!(made.is_some(), "no cgroup can be made");
+    let group = made.expect("just asked");
+    let program = Sleeping::start();
+    let moved = std::fs::write(group.join("cgroup.procs"), program.pid());
+    let output = run(&["exporter", "--once", "--pid", &program.pid()]);
+    drop(program);
+    let removed = comes_true(|| std::fs::remove_dir(&group).is_ok());
+    moved.unwrap();
+    assert!(removed);
+    let text = stdout(&output);
+    assert!(text.contains(&format!("cgroup=\"/{name}\"")), "{text:?}");
+}
+
 /// While it runs, a file is replaced by a link and by a pipe: neither the link's target nor the exporter suffers.
 #[test]
 fn a_textfile_that_becomes_a_link_or_a_pipe_is_left_alone() {
