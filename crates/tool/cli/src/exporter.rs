@@ -71,6 +71,7 @@ type Shared = Arc<Mutex<Option<(Arc<Sample>, Instant, u64)>>>;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.textfile {
+        check_name(path)?;
         textfile(path).check()?;
     }
     let root = Root::real();
@@ -194,6 +195,17 @@ fn keep_sampling(
         }
     }
     Ok(())
+}
+
+/// Refuses a name that node_exporter ignores.
+fn check_name(path: &Path) -> Result<(), Failure> {
+    match path.extension().is_some_and(|extension| extension == "prom") {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--textfile {}: node_exporter reads only files named NAME.prom; choose such a name",
+            path.display()
+        ))),
+    }
 }
 
 /// The file for node_exporter's textfile collector. Only metrics of superpage are ever replaced.

@@ -68,6 +68,14 @@ fn a_filter_that_means_nothing_and_bad_values_are_refused_in_a_line() {
     refused(&run(&["top", "--sort", "x"]), 2, "--sort");
     refused(&run(&["exporter", "--listen", "9917"]), 2, "an IP address and a port");
     refused(&run(&["exporter", "--listen", "127.0.0.1:1", "--once"]), 2, "cannot be used with");
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["x", ".prom", "x.prom.txt", "x.PROM", ""] {
+        let file = directory.path().join(name);
+        let words = ["exporter", "--once", "--textfile", file.to_str().unwrap()];
+        refused(&run(&words), 2, "node_exporter reads only files named NAME.prom");
+    }
+    refused(&run(&["exporter", "--textfile", "-"]), 2, "files named NAME.prom");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
