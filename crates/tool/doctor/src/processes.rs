@@ -169,9 +169,7 @@ impl Postgres {
         let file = named.or_else(|| Some(format!("{}/postgresql.conf", directory?)))?;
         // The server may be in a container: its files are below its own root.
         let read = |file: &str| {
-            let file = format!("/proc/{}/root{file}", process.pid);
-            let is_file = std::fs::metadata(root.path(&file)).is_ok_and(|it| it.is_file());
-            is_file.then(|| root.read(&file).ok()).flatten()
+            root.read_regular(&format!("/proc/{}/root{file}", process.pid)).ok().flatten()
         };
         let mut text = read(&file)?;
         if let Some(more) = directory.and_then(|dir| read(&format!("{dir}/postgresql.auto.conf"))) {

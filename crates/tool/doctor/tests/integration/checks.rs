@@ -501,6 +501,33 @@ fn a_refusal_lists_every_group_and_masked_files_of_sysctl_do_nothing() {
     assert_eq!(machine.state("pool-not-got", Workload::Any), State::Found);
 }
 
+/// Pipes without a writer in the place of files that are not the kernel's.
+#[test]
+fn no_pipe_is_waited_for() {
+    let machine = Machine::debian();
+    machine.postgres("huge_pages = on");
+    for file in [
+        "/etc/group",
+        "/etc/sysctl.conf",
+        "/etc/sysctl.d/99-sysctl.conf",
+        "/etc/rc.local",
+        "/etc/tuned/active_profile",
+        "/proc/70/root/data/postgresql.conf",
+        "/proc/70/root/data/postgresql.auto.conf",
+    ] {
+        let path = machine.path(file);
+        let _ = fs::remove_file(&path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    }
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(machine.facts().groups.value));
+    // Long on any machine: one that waits for a pipe waits for ever.
+    let groups = done.recv_timeout(std::time::Duration::from_secs(90));
+    let why = groups.expect("reads to the end").unwrap_err();
+    assert_eq!(why, doctor::Missing::Unreadable("no regular file".to_string()));
+}
+
 #[test]
 fn commands_are_quoted_for_the_shell() {
     let machine = Machine::debian();
