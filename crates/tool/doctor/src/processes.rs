@@ -48,6 +48,10 @@ pub(crate) fn read(root: &Root) -> (Vec<ProcessFacts>, Vec<Unknown>) {
         Err(_) => Default::default(),
     };
     let mut unknown = selected.unknown;
+    if services::hides_processes(root) {
+        let why = "mounted with hidepid, which hides processes of other users; run as root";
+        unknown.push(Unknown { what: "/proc".to_string(), why: why.to_string() });
+    }
     let (mut refused, mut why) = (0, String::new());
     let mut found = Vec::new();
     for process in selected.processes {

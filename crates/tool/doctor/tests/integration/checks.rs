@@ -501,6 +501,37 @@ fn a_refusal_lists_every_group_and_masked_files_of_sysctl_do_nothing() {
     assert_eq!(machine.state("pool-not-got", Workload::Any), State::Found);
 }
 
+/// Checks about processes have no verdict if there may be some that are hidden.
+#[test]
+fn hidden_processes_are_unknown() {
+    let ids = [
+        "thp-process-off",
+        "pool-postgres-short",
+        "program-morecore",
+        "program-glibc-hugetlb",
+        "program-jvm",
+    ];
+    let machine = Machine::debian();
+    machine.pool(2048, 8, 0, 0);
+    machine.process(7, "sleep", "");
+    let states = |machine: &Machine| ids.map(|id| machine.state(id, Workload::Any));
+    let mounted = |options: &str| {
+        let line = format!("23 22 0:21 / /proc rw - proc proc rw{options}");
+        machine.put("/proc/self/mountinfo", &line);
+    };
+    mounted("");
+    let [fine, none] = [State::Fine, State::NotApplicable];
+    assert_eq!(states(&machine), [fine, none, fine, fine, fine]);
+    mounted(",hidepid=invisible");
+    assert_eq!(states(&machine), [State::Unknown; 5]);
+    let report = machine.examine(Workload::Any);
+    let check = report.checks.iter().find(|it| it.id == "program-jvm").unwrap();
+    assert!(check.unknown[0].why.contains("hidepid"), "{:?}", check.unknown);
+    // What is seen is still found.
+    machine.postgres("huge_pages = try");
+    assert_eq!(machine.state("pool-postgres-short", Workload::Any), State::Found);
+}
+
 /// Pipes without a writer in the place of files that are not the kernel's.
 #[test]
 fn no_pipe_is_waited_for() {
