@@ -211,6 +211,38 @@ fn a_socket_goes_with_its_exporter() {
     }
 }
 
+/// A command as nobody, where /proc hides the processes of others.
+fn behind_hidepid(words: &[&str]) -> Command {
+    let script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 \
+                  --clear-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--fork", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_superpage")]);
+    command.args(words);
+    command
+}
+
+#[test]
+fn a_process_that_proc_hides_is_not_said_to_be_missing() {
+    testkit::require!(testkit::is_root(), "not root: /proc cannot be mounted");
+    let can = behind_hidepid(&["--version"]).output();
+    testkit::require!(can.is_ok_and(|it| it.status.success()), "no /proc of its own for nobody");
+    for words in [
+        &["map", "--match", "no-such-name"][..],
+        &["map", "--unit", "no-such-unit"],
+        &["map", "1"],
+        &["top", "--once", "--unit", "no-such-unit"],
+        &["exporter", "--once", "--cgroup", "/no-such-group"],
+        &["pool", "plan", "--match", "no-such-name"],
+    ] {
+        refused(&behind_hidepid(words).output().unwrap(), 3, "is hidden: /proc is mounted with");
+    }
+    let output = behind_hidepid(&["doctor", "--json"]).output().unwrap();
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    let check = checks.iter().find(|it| it["id"] == "program-jvm").unwrap();
+    assert_eq!(check["state"], "unknown", "{check}");
+}
+
 #[test]
 fn another_users_process_is_counted_as_unreadable_and_never_as_zero() {
     testkit::require!(testkit::is_root(), "not root: no process of another user");
