@@ -128,8 +128,8 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end. Spells out control characters and those that reorder or hide text, so that a name from /proc neither moves a
-/// terminal's cursor nor breaks a line, and has the width that a table counts.
+/// end. No room (`most` 0) gives an empty text. Spells out control characters and those that reorder or hide text, so that a
+/// name from /proc neither moves a terminal's cursor nor breaks a line, and has the width that a table counts.
 pub fn name(text: &str, most: usize) -> String {
     let plain = |char: char| match char.is_control() || is_invisible(char) {
         true => char.escape_default().collect::<String>(),
@@ -140,8 +140,9 @@ pub fn name(text: &str, most: usize) -> String {
     if length <= most {
         return text;
     }
+    let Some(kept) = most.checked_sub(1) else { return String::new() };
     let tail = most / 2;
-    let start = text.chars().take(most - tail - 1);
+    let start = text.chars().take(kept - tail);
     start.chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
@@ -150,7 +151,8 @@ pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    let Some(kept) = most.checked_sub(1) else { return String::new() };
+    text.chars().take(kept).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -187,6 +189,11 @@ mod tests {
         assert_eq!(command(["a", "b c", "", "it's"]), r#"a 'b c' '' "it's""#);
         assert_eq!(clipped("abcdef", 4), "abc…");
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
+        for most in 0..8 {
+            for cut in [name("abcdefgh", most), clipped("abcdefgh", most)] {
+                assert_eq!(cut.chars().count(), most, "{cut}");
+            }
+        }
         assert_eq!(name("a\u{1b}[2J\n\u{85}b", 30), "a\\u{1b}[2J\\n\\u{85}b");
         // What `print` would escape later, after the columns were laid out.
         let tricky = name("x\u{202e}y\u{200b}", 30);

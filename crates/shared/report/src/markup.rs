@@ -98,14 +98,17 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Makes text safe for a terminal: escapes, in JSON notation, characters that reorder or hide the rest of a line.
+/// Makes text safe for a terminal: escapes, in JSON notation, characters that reorder or hide the rest of a line, and
+/// DEL and the control characters after it, which JSON does not escape and which would be removed with styles. Other
+/// control characters stay: styles and line breaks are made of them.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_invisible) {
+    let is_escaped = |char: char| matches!(char, '\u{7f}'..='\u{9f}') || is_invisible(char);
+    if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for char in text.chars() {
-        match is_invisible(char) {
+        match is_escaped(char) {
             true => escaped += &format!("\\u{:04x}", u32::from(char)),
             false => escaped.push(char),
         }
@@ -125,6 +128,7 @@ mod tests {
     #[test]
     fn a_terminal_shows_what_is_written() {
         assert_eq!(visible("a\u{202e}b\u{200f}\n"), "a\\u202eb\\u200f\n");
+        assert_eq!(visible("a\u{7f}b\u{9b}2J"), "a\\u007fb\\u009b2J");
         assert!(matches!(visible("\u{1b}[1mä\t"), Cow::Borrowed(_)));
     }
 

@@ -2,7 +2,7 @@
 //! docs/decisions/security.md#2.
 
 use std::fmt;
-use std::fs::{DirBuilder, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -89,9 +89,25 @@ pub fn no_links() -> OpenOptions {
     options
 }
 
+/// Opens a regular file for reading; `None`: it is a pipe, a device or a directory. Never waits for the writer of a
+/// pipe, also if the file is replaced by one meanwhile.
+pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    // Opening a device may have effects, so look first.
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    open_waiting_for_nobody(path)
+}
+
+fn open_waiting_for_nobody(path: &Path) -> io::Result<Option<File>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use super::*;
@@ -136,6 +152,23 @@ mod tests {
             let why = check(&path).unwrap_err().to_string();
             assert!(why.contains("it belongs to user 65534"), "{why}");
         }
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened_and_no_pipe_is_waited_for() {
+        let base = tempfile::tempdir().unwrap();
+        let (file, pipe) = (base.path().join("file"), base.path().join("pipe"));
+        fs::write(&file, "text").unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let text = open_regular(&file).unwrap().map(|file| io::read_to_string(file).unwrap());
+        assert_eq!(text.as_deref(), Some("text"));
+        for other in [pipe.as_path(), base.path(), Path::new("/dev/null")] {
+            assert!(open_regular(other).unwrap().is_none(), "{}", other.display());
+        }
+        // As if the pipe had replaced a file since the first look.
+        assert!(open_waiting_for_nobody(&pipe).unwrap().is_none());
+        let error = open_regular(&base.path().join("none")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

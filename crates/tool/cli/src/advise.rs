@@ -8,7 +8,7 @@ use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
 use prediction::{Prices, Sequential};
 use serde::{Deserialize, Serialize};
-use services::{Process, select};
+use services::Process;
 use units::ByteSize;
 
 use crate::exit::{self, Done, Failure};
@@ -106,7 +106,7 @@ pub fn run(mut args: Args) -> Result<Done, Failure> {
         ));
     }
     let root = Root::real();
-    let selected = select(&root, &targets).map_err(targets::failure)?;
+    let selected = targets::select(&root, &targets)?;
     let (processes, left_out) = ::advise::largest(&root, selected.processes, MAX_PROCESSES);
     let prices = prices(args.prices.as_deref())?;
     let looks = look(&root, &processes, Duration::from_secs(args.seconds), &prices);

@@ -1,6 +1,6 @@
 //! Exit codes and error lines. `operations::FailureKind` classifies a failure; this module maps the class to a code.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
@@ -171,13 +171,11 @@ fn by_signal(signal: i32) -> u8 {
 
 /// Writes one line to stderr, prefixed with the program's name. Ignores write errors.
 pub fn say(line: &str) {
-    use std::io::Write;
     let _ = writeln!(anstream::stderr(), "superpage: {}", visible(line));
 }
 
 /// Writes text of several lines to stderr, for commands whose stdout belongs to a program.
 pub fn print_aside(text: &str) {
-    use std::io::Write;
     let _ = anstream::stderr().write_all(visible(text).as_bytes());
 }
 
@@ -188,8 +186,32 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Like `print`, for output in parts. Returns whether the reader is still there.
 pub fn print_some(text: &str) -> Result<bool, Failure> {
-    use std::io::Write;
-    match anstream::stdout().write_all(visible(text).as_bytes()) {
+    printed(anstream::stdout().write_all(visible(text).as_bytes()))
+}
+
+/// Writes text of a format for programs to stdout, byte for byte, unless stdout is a terminal: there, characters are
+/// spelled out that the terminal would obey.
+pub fn print_exact(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = match stdout.is_terminal() {
+        true => stdout.write_all(spelled(text).as_bytes()),
+        false => stdout.write_all(text.as_bytes()),
+    };
+    printed(written.and_then(|()| stdout.flush())).map(|_| ())
+}
+
+/// The text with its control characters but line breaks spelled out.
+fn spelled(text: &str) -> String {
+    let spell = |char: char| match char.is_control() && char != '\n' {
+        true => char.escape_default().collect::<String>(),
+        false => char.to_string(),
+    };
+    visible(text).chars().map(spell).collect()
+}
+
+/// Whether the reader of stdout is still there.
+fn printed(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::usage(format!("standard output: {error}"))),
         Ok(()) => Ok(true),
@@ -225,6 +247,12 @@ mod tests {
         assert!(said.contains("superpage: gups: the prediction was interrupted"), "{said}");
         let failure = Failure::interrupted(libc::SIGINT, "x");
         assert_eq!((code_of(failure.kind()), failure.is_cannot()), (130, false));
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_character_of_a_label() {
+        let text = "x{unit=\"a\u{1b}[2J\u{7f}\u{202e}\"} 1\n";
+        assert_eq!(spelled(text), "x{unit=\"a\\u{1b}[2J\\u007f\\u202e\"} 1\n");
     }
 
     #[test]

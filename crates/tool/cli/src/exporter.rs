@@ -1,6 +1,5 @@
 //! `superpage exporter`: metrics of superpages, for Prometheus and what understands OpenMetrics.
 
-use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use operations::jobs::arms::seconds;
 use operations::signals::{self, Interrupting};
 
 use crate::exit::{self, Done, Failure};
-use crate::files;
+use crate::files::OwnFile;
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
 
@@ -72,7 +71,8 @@ type Shared = Arc<Mutex<Option<(Arc<Sample>, Instant, u64)>>>;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.textfile {
-        check_textfile(path)?;
+        check_name(path)?;
+        textfile(path).check()?;
     }
     let root = Root::real();
     let targets = args.targets.targets();
@@ -112,8 +112,8 @@ fn once(args: &Args, sampler: &mut Sampler, asked: &Interrupting) -> Result<Done
     let sample = whole_sample(sampler, asked)?;
     let metrics = Metrics { sample: Arc::new(sample), age: Duration::ZERO, samples: 1 };
     match &args.textfile {
-        Some(path) => files::write(path, true, metrics.prometheus())?,
-        None => exit::print(&metrics.open_metrics())?,
+        Some(path) => textfile(path).write(metrics.prometheus())?,
+        None => exit::print_exact(&metrics.open_metrics())?,
     }
     Ok(Done::Fine)
 }
@@ -174,7 +174,7 @@ fn keep_sampling(
             Some((Arc::clone(&sample), taken, samples));
         if let Some(path) = &args.textfile {
             let metrics = Metrics { sample, age: Duration::ZERO, samples };
-            match files::write(path, true, metrics.prometheus()) {
+            match textfile(path).write(metrics.prometheus()) {
                 // A file that could be written once may be so again: a full disk, for example.
                 Err(failure) if is_written => {
                     failure.lines().for_each(exit::say);
@@ -197,17 +197,18 @@ fn keep_sampling(
     Ok(())
 }
 
-/// Refuses to overwrite a file that does not hold metrics of superpage.
-fn check_textfile(path: &Path) -> Result<(), Failure> {
-    const START: &[u8] = b"# HELP superpage_";
-    let mut start = Vec::new();
-    match std::fs::File::open(path).and_then(|file| file.take(17).read_to_end(&mut start)) {
-        Ok(_) if start.is_empty() || start == START => files::check_new(path, true),
-        Ok(_) => Err(Failure::usage(format!(
-            "{}: exists and holds no metrics of superpage; choose another name",
+/// Refuses a name that node_exporter ignores.
+fn check_name(path: &Path) -> Result<(), Failure> {
+    match path.extension().is_some_and(|extension| extension == "prom") {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--textfile {}: node_exporter reads only files named NAME.prom; choose such a name",
             path.display()
         ))),
-        Err(error) if error.kind() == ErrorKind::NotFound => files::check_new(path, true),
-        Err(error) => Err(files::unwritable(path, &error)),
     }
+}
+
+/// The file for node_exporter's textfile collector. Only metrics of superpage are ever replaced.
+fn textfile(path: &Path) -> OwnFile<'_> {
+    OwnFile { path, start: b"# HELP superpage_", holds: "metrics of superpage" }
 }

@@ -3,7 +3,7 @@
 use host::Root;
 use operations::Failure;
 use regex::Regex;
-use services::{SelectError, Target};
+use services::{SelectError, Selected, Target};
 use units::Pid;
 
 /// Which running processes are meant; together they add up.
@@ -42,15 +42,35 @@ impl TargetArgs {
 pub fn check(root: &Root, targets: &[Target]) -> Result<(), Failure> {
     match targets {
         [] => Ok(()),
-        targets => services::select(root, targets).map(drop).map_err(failure),
+        targets => select(root, targets).map(drop),
     }
 }
 
-/// The failure of a selection: a target that means no process is wrong usage; a /proc that cannot be read is the machine's.
-pub fn failure(error: SelectError) -> Failure {
-    match error {
-        SelectError::Read(error) => Failure::cannot(error),
-        error => Failure::usage(error),
+/// Selects the processes that any of `targets` means.
+pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, Failure> {
+    services::select(root, targets).map_err(|error| failure(error, services::hides_processes(root)))
+}
+
+/// The failure of a selection: a target that means no process is wrong usage, unless the process may be hidden; a /proc
+/// that cannot be read is the machine's.
+fn failure(error: SelectError, are_hidden: bool) -> Failure {
+    let hidden = match &error {
+        SelectError::NoSuchProcess(pid) => format!("pid {pid} does not exist or is hidden"),
+        SelectError::NoCgroup(path) => format!("no process is in cgroup {path:?}, or it is hidden"),
+        SelectError::NoUnit(unit) => {
+            format!("no process belongs to unit {unit:?}, or it is hidden")
+        }
+        SelectError::NoMatch(pattern) => {
+            format!("no name and no command line matches {pattern:?}, or the process is hidden")
+        }
+        SelectError::Read(_) => return Failure::cannot(error),
+        SelectError::NoMemory(_) => return Failure::usage(error),
+    };
+    match are_hidden {
+        true => Failure::cannot(format!(
+            "{hidden}: /proc is mounted with hidepid; run as its owner or root"
+        )),
+        false => Failure::usage(error),
     }
 }
 
@@ -77,6 +97,22 @@ mod tests {
     struct Line {
         #[command(flatten)]
         targets: TargetArgs,
+    }
+
+    #[test]
+    fn a_process_that_may_be_hidden_is_no_wrong_usage() {
+        let errors: [fn() -> SelectError; 4] = [
+            || SelectError::NoSuchProcess(Pid(7)),
+            || SelectError::NoCgroup("/x".into()),
+            || SelectError::NoUnit("x".into()),
+            || SelectError::NoMatch("x".into()),
+        ];
+        for error in errors {
+            let (plain, hidden) = (failure(error(), false), failure(error(), true));
+            assert!(!plain.is_cannot() && !plain.to_string().contains("hidepid"), "{plain}");
+            assert!(hidden.is_cannot() && hidden.to_string().contains("hidepid"), "{hidden}");
+        }
+        assert!(!failure(SelectError::NoMemory(Pid(7)), true).is_cannot());
     }
 
     #[test]

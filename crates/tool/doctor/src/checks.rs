@@ -151,6 +151,13 @@ fn only_if(applies: bool) -> Result<(), Stop> {
     if applies { Ok(()) } else { Err(Stop::NotApplicable) }
 }
 
+/// Stops the check as unknown if there may be processes of which not even the names were read.
+fn all_seen(facts: &Facts) -> Result<(), Stop> {
+    let is_unseen = |it: &&Unknown| it.what == "/proc" || it.what.starts_with("pid ");
+    let unseen: Vec<_> = facts.processes_unknown.iter().filter(is_unseen).cloned().collect();
+    if unseen.is_empty() { Ok(()) } else { Err(Stop::Unknown(unseen)) }
+}
+
 fn evidence(file: impl Into<String>, value: impl ToString) -> Evidence {
     Evidence { file: file.into(), value: value.to_string() }
 }

@@ -72,15 +72,10 @@ pub(crate) fn sysctl(root: &Root) -> Fact<Vec<SysctlLine>> {
 
 /// Reads a regular file; `None`: there is none, or it is a device such as `/dev/null`, which masks a file.
 fn small_file(root: &Root, file: &str) -> Result<Option<String>, Missing> {
-    match std::fs::metadata(root.path(file)) {
-        Ok(metadata) if metadata.is_file() => match root.read(file) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(error.into()),
-        },
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Missing::Unreadable(format!("cannot read {file}: {error}"))),
+    match root.read_regular(file) {
+        Ok(text) => Ok(text),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -199,7 +194,7 @@ const PROFILES: [&str; 4] =
 
 /// The THP mode of the active TuneD profile, or of a profile that it includes.
 fn tuned(root: &Root) -> Vec<Setter> {
-    let active = root.read("/etc/tuned/active_profile").unwrap_or_default();
+    let active = small_file(root, "/etc/tuned/active_profile").ok().flatten().unwrap_or_default();
     let active = active.split_ascii_whitespace();
     active.filter_map(|profile| of_profile(root, profile, profile, 8)).collect()
 }

@@ -258,9 +258,7 @@ impl Facts {
             mounts: mounts_of(root),
             files,
             files_unknown,
-            groups: Fact::parsed(root, "/etc/group", "name:password:id:members", |text| {
-                Some(text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect())
-            }),
+            groups: groups(root),
             refusals: refusals(root),
             group_control: group_control(root),
             processes,
@@ -369,6 +367,16 @@ fn cpu(root: &Root) -> Fact<CpuFacts> {
     let has_1g = flags.map(|(_, flags)| flags.split_ascii_whitespace().any(|it| it == "pdpe1gb"));
     let cpu = parse::cpuinfo(&text, &root.path(file));
     Fact::of(file, cpu.map(|cpu| CpuFacts { hypervisor: cpu.hypervisor, has_1g }))
+}
+
+fn groups(root: &Root) -> Fact<Vec<u32>> {
+    let file = "/etc/group";
+    let id = |line: &str| line.split(':').nth(2)?.parse().ok();
+    match root.read_regular(file) {
+        Ok(Some(text)) => Fact::known(file, text.lines().filter_map(id).collect()),
+        Ok(None) => Fact::missing(file, Missing::Unreadable("no regular file".to_string())),
+        Err(error) => Fact::of(file, Err(error)),
+    }
 }
 
 fn nodes(root: &Root) -> Fact<usize> {

@@ -48,6 +48,10 @@ pub(crate) fn read(root: &Root) -> (Vec<ProcessFacts>, Vec<Unknown>) {
         Err(_) => Default::default(),
     };
     let mut unknown = selected.unknown;
+    if services::hides_processes(root) {
+        let why = "mounted with hidepid, which hides processes of other users; run as root";
+        unknown.push(Unknown { what: "/proc".to_string(), why: why.to_string() });
+    }
     let (mut refused, mut why) = (0, String::new());
     let mut found = Vec::new();
     for process in selected.processes {
@@ -169,9 +173,7 @@ impl Postgres {
         let file = named.or_else(|| Some(format!("{}/postgresql.conf", directory?)))?;
         // The server may be in a container: its files are below its own root.
         let read = |file: &str| {
-            let file = format!("/proc/{}/root{file}", process.pid);
-            let is_file = std::fs::metadata(root.path(&file)).is_ok_and(|it| it.is_file());
-            is_file.then(|| root.read(&file).ok()).flatten()
+            root.read_regular(&format!("/proc/{}/root{file}", process.pid)).ok().flatten()
         };
         let mut text = read(&file)?;
         if let Some(more) = directory.and_then(|dir| read(&format!("{dir}/postgresql.auto.conf"))) {

@@ -333,7 +333,7 @@ impl Sampler {
             cgroups,
             processes: rows,
             unnamed: self.unnamed,
-            hides_processes: hides_processes(&self.root),
+            hides_processes: services::hides_processes(&self.root),
             cost: Cost {
                 cpu: process_cpu_time(own_pid()).unwrap_or_default().as_secs_f64(),
                 observe: observe.as_secs_f64(),
@@ -387,22 +387,6 @@ impl Known {
             major_faults: self.rates.map(|(_, major)| major),
         }
     }
-}
-
-/// Whether `/proc` is mounted so that this user may not see processes of others. Root always sees them.
-fn hides_processes(root: &Root) -> bool {
-    let mounts = root.read("/proc/mounts").unwrap_or_default();
-    let hides = mounts.lines().any(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (at, kind, options) = (fields.next(), fields.next(), fields.next());
-        at == Some("/proc")
-            && kind == Some("proc")
-            && options.unwrap_or_default().split(',').any(|option| {
-                let level = option.strip_prefix("hidepid=");
-                level.is_some_and(|level| !["0", "off"].contains(&level))
-            })
-    });
-    hides && sys::param::effective_user() != 0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -45,14 +45,90 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
         });
     }
     if let Ok(old) = fs::metadata(&target) {
-        // A file that root overwrites keeps its owner.
-        if fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_err() {
-            let _ = fchown(file.as_file(), None, Some(old.gid()));
-        }
-        file.as_file().set_permissions(old.permissions()).map_err(failed)?;
+        keep_owner(file.as_file(), &old).map_err(failed)?;
     }
     file.write_all(contents.as_ref()).map_err(failed)?;
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Gives a new file the owner and the mode of the old one: a file that root overwrites keeps its owner.
+fn keep_owner(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
+    if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        let _ = fchown(file, None, Some(old.gid()));
+    }
+    file.set_permissions(old.permissions())
+}
+
+/// A file that a command rewrites while it runs, and that starts with the same bytes each time. No other file is ever
+/// replaced, also one that is put in its place meanwhile: a link, a pipe or a device is refused and not opened.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnFile<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// What it starts with.
+    pub start: &'a [u8],
+    /// What it holds, for errors: `metrics of superpage`.
+    pub holds: &'a str,
+}
+
+impl OwnFile<'_> {
+    /// Fails early if the file cannot be written, or is another.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.path.as_os_str().is_empty() {
+            return Err(Failure::usage("empty file name; give a name"));
+        }
+        self.old()?;
+        beside(self.path).map(drop).map_err(|error| unwritable(self.path, &error))
+    }
+
+    /// Replaces the file by renaming, so that readers never see half of it.
+    pub fn write(&self, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+        let failed = |error: io::Error| unwritable(self.path, &error);
+        let old = self.old()?;
+        let mut file = beside(self.path).map_err(failed)?;
+        file.write_all(contents.as_ref()).map_err(failed)?;
+        let written = match old {
+            Some(old) => {
+                keep_owner(file.as_file(), &old).map_err(failed)?;
+                // The rename replaces a link that was put there meanwhile, not its target.
+                file.persist(self.path)
+            }
+            None => file.persist_noclobber(self.path),
+        };
+        written.map(drop).map_err(|error| failed(error.error))
+    }
+
+    /// The file that will be replaced; `None`: there is none.
+    fn old(&self) -> Result<Option<fs::Metadata>, Failure> {
+        let failed = |error: io::Error| unwritable(self.path, &error);
+        let refused = |why: &str| {
+            let why = format!("{}: {why}; choose another name", self.path.display());
+            Err(Failure::usage(why))
+        };
+        match self.path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+            Ok(it) if it.is_symlink() => return refused("is a symbolic link"),
+            Ok(it) if it.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
+            Ok(it) if !it.is_file() => return refused("is no regular file"),
+            Ok(_) => {}
+        }
+        // A pipe that was put there meanwhile must not block the open. Open for writing too: what may not be written is
+        // not replaced.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(self.path);
+        let file = file.map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return refused("is no regular file");
+        }
+        let mut start = Vec::new();
+        file.take(self.start.len() as u64).read_to_end(&mut start).map_err(failed)?;
+        match start.is_empty() || start == self.start {
+            true => Ok(Some(metadata)),
+            false => refused(&format!("exists and holds no {}", self.holds)),
+        }
+    }
 }
 
 /// Keeps the temporary file because the target appeared meanwhile. Returns the error that names it.
@@ -372,6 +448,39 @@ mod tests {
         write(&link, true, "two").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "two");
         assert_eq!(fs::read_link(&link).unwrap(), Path::new("file"));
+    }
+
+    #[test]
+    fn a_file_that_is_rewritten_is_never_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, path) = (directory.path().join("victim"), directory.path().join("x"));
+        let own = OwnFile { path: &path, start: b"# ours", holds: "text of ours" };
+        own.check().unwrap();
+        own.write("# ours 1").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        own.write("# ours 2").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "# ours 2");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        // A link to a file of ours is refused too: what it leads to may change.
+        fs::write(&victim, "# ours, precious").unwrap();
+        let pipe = || assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let swaps: [(&dyn Fn(), &str); 5] = [
+            (&|| symlink(&victim, &path).unwrap(), "is a symbolic link"),
+            (&|| symlink("nowhere", &path).unwrap(), "is a symbolic link"),
+            (&pipe, "is no regular file"),
+            (&|| fs::write(&path, "theirs").unwrap(), "exists and holds no text of ours"),
+            (&|| symlink("/dev/null", &path).unwrap(), "is a symbolic link"),
+        ];
+        for (swap, why) in swaps {
+            fs::remove_file(&path).unwrap();
+            swap();
+            for outcome in [own.check(), own.write("# ours 3")] {
+                let refused = outcome.unwrap_err().to_string();
+                assert!(refused.contains(&format!("x: {why}; choose another name")), "{refused}");
+            }
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "# ours, precious");
+            assert_eq!(names(directory.path()), ["victim", "x"]);
+        }
     }
 
     #[test]

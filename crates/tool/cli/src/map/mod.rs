@@ -14,7 +14,7 @@ use operations::reporter::Progress;
 use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
 use services::why::Machine;
-use services::{Process, SelectError, Selected, SpaceError, Target, select};
+use services::{Process, Selected, SpaceError, Target};
 use units::Pid;
 
 use crate::exit::{self, Done, Failure};
@@ -166,7 +166,7 @@ struct Found {
 
 impl Found {
     fn read(root: &Root, targets: &[Target], args: &Args) -> Result<Self, Failure> {
-        let selected = select(root, targets).map_err(|error| unselected(root, error))?;
+        let selected = targets::select(root, targets)?;
         let mut found = Self::of(root, &selected, args)?;
         for target in targets {
             let path = match target {
@@ -357,17 +357,6 @@ fn of_unit(process: &Process, name: &str) -> Option<String> {
         }
     }
     None
-}
-
-fn unselected(root: &Root, error: SelectError) -> Failure {
-    let hidden = || services::hides_processes(root);
-    match error {
-        SelectError::NoSuchProcess(pid) if hidden() => Failure::cannot(format!(
-            "pid {pid} does not exist or is hidden: /proc is mounted with hidepid; run as its owner \
-             or root"
-        )),
-        error => targets::failure(error),
-    }
 }
 
 fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {

@@ -13,7 +13,7 @@ use launch::{Pages, Recipe, Start, Streams, Word};
 use serde_json::json;
 use services::{
     Application, Bound, Demand, Identity, Image, LeftOut, Need, OwnFigure, Process, SharedKind,
-    Source, SpaceError, largest_backed, select,
+    Source, SpaceError, largest_backed,
 };
 use units::{ByteSize, PageSize, Pid};
 
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let status = super::status()?;
     let mut peak = Peak::new(&status)?;
     if args.command.is_empty() {
-        let selected = select(&root, &targets).map_err(targets::failure)?;
+        let selected = targets::select(&root, &targets)?;
         peak.unknown.extend(selected.unknown.iter().map(|it| format!("{}: {}", it.what, it.why)));
         let mut progress = Progress::new(args.json, "reading memory");
         peak.look(&root, &selected.processes, &mut |done| {

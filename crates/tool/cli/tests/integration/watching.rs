@@ -68,6 +68,14 @@ fn a_filter_that_means_nothing_and_bad_values_are_refused_in_a_line() {
     refused(&run(&["top", "--sort", "x"]), 2, "--sort");
     refused(&run(&["exporter", "--listen", "9917"]), 2, "an IP address and a port");
     refused(&run(&["exporter", "--listen", "127.0.0.1:1", "--once"]), 2, "cannot be used with");
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["x", ".prom", "x.prom.txt", "x.PROM", ""] {
+        let file = directory.path().join(name);
+        let words = ["exporter", "--once", "--textfile", file.to_str().unwrap()];
+        refused(&run(&words), 2, "node_exporter reads only files named NAME.prom");
+    }
+    refused(&run(&["exporter", "--textfile", "-"]), 2, "files named NAME.prom");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -95,6 +103,64 @@ fn metrics_are_printed_and_written_over_metrics_alone() {
     let kept = run(&[&once[..], &["--textfile", name]].concat());
     refused(&kept, 2, "exists and holds no metrics of superpage");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}
+
+/// A label is the name, byte for byte: the format escapes what it must.
+#[test]
+fn metrics_on_a_pipe_have_names_as_they_are() {
+    let name = "superpage-test-\u{1b}[2J\u{7f}\u{9b}\u{202e}";
+    // Where the memory controller is, of version 1 or 2.
+    let groups = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+    let group = groups.iter().find(|dir| std::path::Path::new(dir).is_dir());
+    let group = group.map(|dir| std::path::Path::new(dir).join(name));
+    let made = group.filter(|group| std::fs::create_dir(group).is_ok());
+    testkit::require!(made.is_some(), "no cgroup can be made");
+    let group = made.expect("just asked");
+    let program = Sleeping::start();
+    let moved = std::fs::write(group.join("cgroup.procs"), program.pid());
+    let output = run(&["exporter", "--once", "--pid", &program.pid()]);
+    drop(program);
+    let removed = comes_true(|| std::fs::remove_dir(&group).is_ok());
+    moved.unwrap();
+    assert!(removed);
+    let text = stdout(&output);
+    assert!(text.contains(&format!("cgroup=\"/{name}\"")), "{text:?}");
+}
+
+/// While it runs, a file is replaced by a link and by a pipe: neither the link's target nor the exporter suffers.
+#[test]
+fn a_textfile_that_becomes_a_link_or_a_pipe_is_left_alone() {
+    let program = Sleeping::start();
+    let directory = tempfile::tempdir().unwrap();
+    let (file, victim) = (directory.path().join("x.prom"), directory.path().join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    let name = file.to_str().unwrap();
+    let mkfifo = || assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    mkfifo();
+    let words = ["exporter", "--pid", &program.pid(), "--textfile", name];
+    for more in [&["--once"][..], &[]] {
+        refused(&run(&[&words[..], more].concat()), 2, "x.prom: is no regular file");
+    }
+    std::fs::remove_file(&file).unwrap();
+
+    let mut command = superpage(&[&words[..], &["--interval", "0.1"]].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(comes_true(|| file.exists()));
+    // Renaming leaves no moment without a file, in which the exporter would write a new one.
+    let swap = directory.path().join("swap");
+    std::os::unix::fs::symlink(&victim, &swap).unwrap();
+    std::fs::rename(&swap, &file).unwrap();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.ends_with("x.prom: is a symbolic link; choose another name"), "{line}");
+    assert!(Command::new("mkfifo").arg(&swap).status().unwrap().success());
+    std::fs::rename(&swap, &file).unwrap();
+    let is_refused =
+        said.any(|line| line.unwrap().ends_with("x.prom: is no regular file; choose another name"));
+    assert!(is_refused);
+    send(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
 /// Starts the exporter; returns it with what its first line names.
@@ -143,6 +209,38 @@ fn a_socket_goes_with_its_exporter() {
         child.wait().unwrap();
         assert_eq!(path.exists(), signal == libc::SIGKILL, "{signal}");
     }
+}
+
+/// A command as nobody, where /proc hides the processes of others.
+fn behind_hidepid(words: &[&str]) -> Command {
+    let script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 \
+                  --clear-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--fork", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_superpage")]);
+    command.args(words);
+    command
+}
+
+#[test]
+fn a_process_that_proc_hides_is_not_said_to_be_missing() {
+    testkit::require!(testkit::is_root(), "not root: /proc cannot be mounted");
+    let can = behind_hidepid(&["--version"]).output();
+    testkit::require!(can.is_ok_and(|it| it.status.success()), "no /proc of its own for nobody");
+    for words in [
+        &["map", "--match", "no-such-name"][..],
+        &["map", "--unit", "no-such-unit"],
+        &["map", "1"],
+        &["top", "--once", "--unit", "no-such-unit"],
+        &["exporter", "--once", "--cgroup", "/no-such-group"],
+        &["pool", "plan", "--match", "no-such-name"],
+    ] {
+        refused(&behind_hidepid(words).output().unwrap(), 3, "is hidden: /proc is mounted with");
+    }
+    let output = behind_hidepid(&["doctor", "--json"]).output().unwrap();
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    let check = checks.iter().find(|it| it["id"] == "program-jvm").unwrap();
+    assert_eq!(check["state"], "unknown", "{check}");
 }
 
 #[test]

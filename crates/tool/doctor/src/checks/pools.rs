@@ -6,7 +6,7 @@ use host::{Pool, Unknown};
 use units::{ByteSize, PageSize};
 
 use super::thp::lacks;
-use super::{Found, Judged, Stop, Workload, evidence, only_if};
+use super::{Found, Judged, Stop, Workload, all_seen, evidence, only_if};
 use crate::facts::{Facts, GROUPS, GroupControl, Missing, POOLS, Setting};
 use crate::finding::{Evidence, Remedy, Severity, Step};
 
@@ -288,7 +288,10 @@ pub(super) fn giant_none(facts: &Facts, workload: Workload) -> Judged {
 pub(super) fn postgres_short(facts: &Facts, workload: Workload) -> Judged {
     only_if(matches!(workload, Workload::Database | Workload::Any))?;
     let status = pools(facts)?;
-    only_if(!facts.postgres.is_empty())?;
+    if facts.postgres.is_empty() {
+        all_seen(facts)?;
+        return Err(Stop::NotApplicable);
+    }
     let size = status.default.ok_or_else(|| lacks("/proc/meminfo", "Hugepagesize"))?;
     let Some(pool) = known(facts)?.into_iter().find(|pool| pool.size == size) else {
         return Err(Stop::NotApplicable);

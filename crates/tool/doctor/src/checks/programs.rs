@@ -1,7 +1,7 @@
 //! What programs, files and this command ask for and do not get.
 
 use super::thp::{in_force, printed};
-use super::{Found, Judged, Stop, Workload, evidence, only_if, pools};
+use super::{Found, Judged, Stop, Workload, all_seen, evidence, only_if, pools};
 use crate::facts::{Facts, Setting, THP};
 use crate::finding::{Evidence, Remedy, Severity};
 use crate::processes::{ProcessFacts, Program};
@@ -69,6 +69,10 @@ pub(super) fn glibc_hugetlb(facts: &Facts, _: Workload) -> Judged {
 
 pub(super) fn jvm(facts: &Facts, _: Workload) -> Judged {
     let (thp, hugetlb) = (asking(facts, Program::JvmThp), asking(facts, Program::JvmHugetlb));
+    if thp.is_empty() && hugetlb.is_empty() {
+        // Anybody may read arguments, but not of a process that is hidden.
+        return all_seen(facts).map(|()| Vec::new());
+    }
     let mut found = without_thp(facts, &thp, "cmdline", "-XX:+UseTransparentHugePages")?;
     let why = "The JVM prints a warning when it starts and runs on base pages.";
     found.extend(without_pool(facts, &hugetlb, "cmdline", "-XX:+UseLargePages", why)?);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use host::{Choice, Thp};
 use units::{ByteSize, PageSize};
 
-use super::{Found, Judged, Stop, Workload, evidence, only_if, share};
+use super::{Found, Judged, Stop, Workload, all_seen, evidence, only_if, share};
 use crate::configuration::SetterKind;
 use crate::facts::{Facts, Missing, THP};
 use crate::finding::{Remedy, Severity};
@@ -353,10 +353,7 @@ pub(super) fn process_off(facts: &Facts, _: Workload) -> Judged {
     };
     let off: Vec<_> = facts.processes.iter().filter(is_off).collect();
     if off.is_empty() {
-        return match facts.processes_unknown.iter().find(|unknown| unknown.what == "/proc") {
-            Some(unknown) => Err(Stop::Unknown(vec![unknown.clone()])),
-            None => Ok(Vec::new()),
-        };
+        return all_seen(facts).map(|()| Vec::new());
     }
     let mut by_owner: BTreeMap<String, usize> = BTreeMap::new();
     for one in &off {

@@ -501,6 +501,64 @@ fn a_refusal_lists_every_group_and_masked_files_of_sysctl_do_nothing() {
     assert_eq!(machine.state("pool-not-got", Workload::Any), State::Found);
 }
 
+/// Checks about processes have no verdict if there may be some that are hidden.
+#[test]
+fn hidden_processes_are_unknown() {
+    let ids = [
+        "thp-process-off",
+        "pool-postgres-short",
+        "program-morecore",
+        "program-glibc-hugetlb",
+        "program-jvm",
+    ];
+    let machine = Machine::debian();
+    machine.pool(2048, 8, 0, 0);
+    machine.process(7, "sleep", "");
+    let states = |machine: &Machine| ids.map(|id| machine.state(id, Workload::Any));
+    let mounted = |options: &str| {
+        let line = format!("23 22 0:21 / /proc rw - proc proc rw{options}");
+        machine.put("/proc/self/mountinfo", &line);
+    };
+    mounted("");
+    let [fine, none] = [State::Fine, State::NotApplicable];
+    assert_eq!(states(&machine), [fine, none, fine, fine, fine]);
+    mounted(",hidepid=invisible");
+    assert_eq!(states(&machine), [State::Unknown; 5]);
+    let report = machine.examine(Workload::Any);
+    let check = report.checks.iter().find(|it| it.id == "program-jvm").unwrap();
+    assert!(check.unknown[0].why.contains("hidepid"), "{:?}", check.unknown);
+    // What is seen is still found.
+    machine.postgres("huge_pages = try");
+    assert_eq!(machine.state("pool-postgres-short", Workload::Any), State::Found);
+}
+
+/// Pipes without a writer in the place of files that are not the kernel's.
+#[test]
+fn no_pipe_is_waited_for() {
+    let machine = Machine::debian();
+    machine.postgres("huge_pages = on");
+    for file in [
+        "/etc/group",
+        "/etc/sysctl.conf",
+        "/etc/sysctl.d/99-sysctl.conf",
+        "/etc/rc.local",
+        "/etc/tuned/active_profile",
+        "/proc/70/root/data/postgresql.conf",
+        "/proc/70/root/data/postgresql.auto.conf",
+    ] {
+        let path = machine.path(file);
+        let _ = fs::remove_file(&path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    }
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(machine.facts().groups.value));
+    // Long on any machine: one that waits for a pipe waits for ever.
+    let groups = done.recv_timeout(std::time::Duration::from_secs(90));
+    let why = groups.expect("reads to the end").unwrap_err();
+    assert_eq!(why, doctor::Missing::Unreadable("no regular file".to_string()));
+}
+
 #[test]
 fn commands_are_quoted_for_the_shell() {
     let machine = Machine::debian();
