@@ -32,6 +32,9 @@ pub fn usual_hugetlb() -> usize {
 }
 
 /// `Hugepagesize:` of /proc/meminfo.
+// Not inlined: its buffer would be on the stack of every call of `superpage`, also in a handler on a small alternate stack.
+#[cold]
+#[inline(never)]
 fn default_hugetlb() -> Option<usize> {
     let mut buffer = [0; 4096];
     let text = read_file(c"/proc/meminfo", &mut buffer)?;
