@@ -10,13 +10,15 @@ use host::{FreeContiguity, Pmu, Root, process};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
-use services::{AddressSpace, Extent, Process, SpaceError};
+use services::{AddressSpace, Process, SpaceError};
 use units::{ByteSize, Pid};
 
-use crate::model::{Costs, Estimate, Model, On, Orders, Replayed, Seen, Shifts};
+use crate::memory::{On, Seen, Shifts, is_eligible};
+use crate::model::{Costs, Estimate, Model, Replayed};
 use crate::peek::{Peek, Running};
 use crate::remedy::{Allocator, Facts, Remedy, remedies};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
+use crate::streams::Orders;
 use crate::{Attribution, Code, Damon, Replay, Window};
 
 /// Fewest samples with which a gain is told.
@@ -341,10 +343,9 @@ impl Accesses {
         code: &mut Code<'_>,
         space: &AddressSpace,
     ) -> Self {
-        let shifts =
-            Shifts { base: space.base.bytes().ilog2(), superpage: space.superpage.bytes().ilog2() };
+        let shifts = Shifts::of(space);
         let replayed = |window: Window| {
-            let on = window.steps.iter().map(|step| on(space, step.address)).collect();
+            let on = window.steps.iter().map(|step| On::at(space, step.address)).collect();
             Replayed { window, on }
         };
         let mut found = Self {
@@ -363,7 +364,7 @@ impl Accesses {
             };
             *found.counts.entry(sample.instruction).or_default() += 1;
             match code.attribute(sample.instruction, registers) {
-                Attribution::Access(access) => match on(space, access.address) {
+                Attribution::Access(access) => match On::at(space, access.address) {
                     Some(on) => found.seen.push(Seen {
                         access,
                         thread: sample.thread,
@@ -450,26 +451,6 @@ fn resampled<T: Clone>(all: &[T], together: usize, seed: u64) -> Vec<T> {
         result.extend_from_slice(stretches[place]);
     }
     result
-}
-
-/// What memory an address is to; `None`: no mapping holds it.
-fn on(space: &AddressSpace, address: u64) -> Option<On> {
-    let at = space.extents.partition_point(|extent| extent.mapping.end <= address);
-    let extent = space.extents.get(at).filter(|extent| extent.mapping.start <= address)?;
-    let start = address - address % space.superpage.bytes();
-    let block = extent.blocks.binary_search_by_key(&start, |block| block.start);
-    let pages = block.ok().map(|at| extent.blocks[at].pages);
-    Some(match pages {
-        Some(pages) if pages.huge > 0 => On::Superpage,
-        _ if !is_eligible(extent, space) => On::Stays,
-        pages => On::Base { resident: pages.map_or(1, |pages| pages.resident().max(1)) },
-    })
-}
-
-/// Whether superpages could hold a mapping: memory without a file, at least a superpage long.
-fn is_eligible(extent: &Extent, space: &AddressSpace) -> bool {
-    matches!(extent.kind, MappingKind::Anonymous | MappingKind::Heap | MappingKind::Shmem)
-        && extent.mapping.len() >= space.superpage.bytes()
 }
 
 fn regions(

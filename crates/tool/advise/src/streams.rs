@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use units::Pid;
 
+use crate::memory::{On, Seen, Shifts};
+
 /// A sampled access of one instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Visit {
@@ -37,6 +39,11 @@ const MIN_PAIRS: usize = 24;
 const SEQUENTIAL: f64 = 0.6;
 /// Longest time between the two samples of a pair, in nanoseconds; a thread that slept meanwhile gives no rate.
 const NEAR: u64 = 8 * crate::sampler::PERIOD;
+
+/// Length of code, in bytes to both sides, whose instructions share a time besides waiting.
+const AROUND: u64 = 64;
+/// Mean length of an instruction, in bytes (inferred: compiled code has 3.5 to 4.5).
+const INSTRUCTION: u64 = 4;
 
 /// Tells the order of one instruction's visits, which are sorted by thread and time.
 pub fn order(visits: &[Visit]) -> Order {
@@ -79,6 +86,124 @@ pub fn by_site(visits: impl Iterator<Item = (u64, Visit)>) -> BTreeMap<u64, Vec<
         visits.sort_unstable_by_key(|visit| (visit.thread, visit.time));
     }
     sites
+}
+
+/// Which instructions go in order, and how much of their time is waiting.
+#[derive(Debug, Clone, Default)]
+pub struct Orders {
+    sites: BTreeMap<u64, Order>,
+    /// Rates of distinct streams: several instructions of a loop follow one.
+    streams: Vec<(f64, bool)>,
+    /// Share of each site's samples that waited.
+    waiting: BTreeMap<u64, f64>,
+}
+
+impl Orders {
+    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they told.
+    pub fn new(seen: &[Seen], counts: &BTreeMap<u64, u32>) -> Self {
+        let visit =
+            |one: &Seen| Visit { thread: one.thread, time: one.time, address: one.access.address };
+        let by_site = by_site(seen.iter().map(|one| (one.access.site, visit(one))));
+        let orders = by_site.iter().map(|(site, visits)| (*site, order(visits)));
+        let mut result = Self { sites: orders.collect(), ..Self::default() };
+        result.join();
+        // Distinct streams: those whose site is not within a loop's length of a faster one at the same place in memory.
+        let mut known: Vec<(u64, u64, f64)> = Vec::new();
+        for (site, visits) in &by_site {
+            let Some(Order::Sequential(rate)) = result.sites.get(site) else { continue };
+            let middle = visits[visits.len() / 2].address;
+            let is_known = known.iter().any(|(other, at, speed)| {
+                site.abs_diff(*other) < 4 * AROUND
+                    && (speed / rate - 1.0).abs() < 0.5
+                    && at.abs_diff(middle) < 1 << 32
+            });
+            if !is_known {
+                known.push((*site, middle, *rate));
+                let eligible = seen
+                    .iter()
+                    .filter(|one| one.access.site == *site)
+                    .filter(|one| matches!(one.on, On::Base { .. }));
+                result.streams.push((rate.abs(), eligible.count() * 2 > visits.len()));
+            }
+        }
+        result.waiting = waiting(by_site.keys().copied(), counts);
+        result
+    }
+
+    /// Gives sites with too few samples the order of the site before or after them in the code.
+    fn join(&mut self) {
+        let known: Vec<(u64, Order)> = self
+            .sites
+            .iter()
+            .filter(|(_, order)| **order != Order::Unknown)
+            .map(|(site, order)| (*site, *order))
+            .collect();
+        for (site, order) in &mut self.sites {
+            if *order == Order::Unknown
+                && let Some((_, near)) = known
+                    .iter()
+                    .filter(|(other, _)| other.abs_diff(*site) < 4 * AROUND)
+                    .min_by_key(|(other, _)| other.abs_diff(*site))
+            {
+                *order = *near;
+            }
+        }
+    }
+
+    /// Whether an access is of an instruction that goes in order.
+    pub fn is_sequential(&self, one: &Seen) -> bool {
+        self.is_in_order(one.access.site)
+    }
+
+    fn is_in_order(&self, site: u64) -> bool {
+        matches!(self.sites.get(&site), Some(Order::Sequential(_)))
+    }
+
+    /// The values of all sites around `site` that go in order. In a loop over memory the wait for a line is seen at any of
+    /// its instructions.
+    pub fn loop_of<'a, T>(
+        &self,
+        site: u64,
+        values: &'a BTreeMap<u64, T>,
+    ) -> impl Iterator<Item = &'a T> {
+        let near = values.range(site.saturating_sub(2 * AROUND)..site + 2 * AROUND);
+        near.filter(|(site, _)| self.is_in_order(**site)).map(|(_, value)| value)
+    }
+
+    /// Base pages that all streams pass in a second of CPU time.
+    pub fn pages_per_second(&self, shifts: Shifts) -> f64 {
+        self.streams.iter().map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
+    }
+
+    /// The share of a site's samples in which the thread waited, 0 to 1.
+    pub fn waits(&self, site: u64) -> f64 {
+        self.waiting.get(&site).copied().unwrap_or(1.0)
+    }
+}
+
+/// The share of each site's samples that waited: those beyond the median of the instructions around it. Every
+/// instruction takes time to execute, also one whose access hits, and so has samples without a wait.
+fn waiting(sites: impl Iterator<Item = u64>, counts: &BTreeMap<u64, u32>) -> BTreeMap<u64, f64> {
+    sites
+        .map(|site| {
+            let near = counts.range(site.saturating_sub(AROUND)..site + AROUND);
+            let mut near: Vec<u32> = near.map(|(_, count)| *count).collect();
+            near.sort_unstable();
+            let number = (2 * AROUND / INSTRUCTION) as usize;
+            // Instructions without samples come first in the order.
+            let median = (number / 2 + near.len())
+                .checked_sub(number)
+                .and_then(|at| near.get(at).copied())
+                .unwrap_or(0);
+            // The samples of a site are on the instruction after it.
+            let most = counts.range(site..site + 16).map(|(_, count)| *count).max().unwrap_or(0);
+            let share = match most {
+                0 => 1.0,
+                most => 1.0 - f64::from(median.min(most)) / f64::from(most),
+            };
+            (site, share)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -126,5 +251,14 @@ mod tests {
             taken += usize::from(matches!(order(&visits(few.into_iter())), Order::Sequential(_)));
         }
         assert!(taken < 20, "{taken} of 2000");
+    }
+
+    #[test]
+    fn an_instruction_among_others_as_slow_does_not_wait() {
+        let near = (0..32u64).map(|at| (0x1000 + 4 * at, 100));
+        let counts: BTreeMap<u64, u32> = near.collect();
+        assert!(waiting([0x1040].into_iter(), &counts)[&0x1040] < 0.01);
+        let alone = BTreeMap::from([(0x1044, 1000)]);
+        assert!(waiting([0x1040].into_iter(), &alone)[&0x1040] > 0.99);
     }
 }
