@@ -2,48 +2,28 @@
 //!
 //! How far it is off: docs/decisions/advise.md#5.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use host::coverage::MappingKind;
 use host::{FreeContiguity, Pmu, Root, process};
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use services::{AddressSpace, Process, SpaceError};
-use units::{ByteSize, Pid};
+use units::{ByteSize, PageSize, Pid};
 
-use crate::memory::{On, Seen, Shifts, is_eligible};
-use crate::model::{Costs, Estimate, Model, Replayed};
+use crate::code::Code;
+use crate::damon::Damon;
+use crate::memory::is_eligible;
+use crate::model::{Costs, Estimate};
 use crate::peek::{Peek, Running};
 use crate::remedy::{Allocator, Facts, Remedy, remedies};
+use crate::replay::{Replay, Window};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
-use crate::streams::Orders;
-use crate::{Attribution, Code, Damon, Replay, Window};
+use crate::verdict::{Accesses, Verdict};
 
-/// Fewest samples with which a gain is told.
-pub const MIN_SAMPLES: usize = 300;
-/// Largest share of samples whose accesses are lost with which a gain is told.
-pub const MAX_LOST: f64 = 0.5;
 /// Samples replayed in all. Replaying one and pricing its accesses takes a millisecond.
 const WINDOWS: f64 = 600.0;
 /// Most samples replayed at once, every 25 ms.
 const WINDOWS_AT_ONCE: usize = 4;
-/// Resamplings of the samples, whose estimates show the error of sampling.
-const RESAMPLINGS: usize = 24;
-/// Consecutive samples that are resampled together: neighbours are alike.
-const TOGETHER: usize = 20;
-/// Relative error of the model and of the prices. Fitted to `scripts/advise-check`'s programs: docs/decisions/advise.md#4.
-const MODEL_ERROR: f64 = 0.15;
-/// Error of the prices of data as a share of the time at random accesses to more than [`LITTLE`] pages.
-const EXPOSED_ERROR: f64 = 0.035;
-/// Base pages that the second-level TLB of every known processor holds.
-const LITTLE: f64 = 512.0;
-/// Error where nothing is saved, as a share of the time.
-const LEAST_ERROR: f64 = 0.012;
-/// Gains below this are none.
-const NONE: f64 = 0.01;
-
 /// Why no advice can be given.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
@@ -82,39 +62,6 @@ pub struct Advice {
     pub look: Look,
     /// What to write where; empty without a gain.
     pub remedies: Vec<Remedy>,
-}
-
-/// A change of speed as a share: 0.09 is 9 % more work in the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Range {
-    /// Lower bound.
-    pub low: f64,
-    /// Best estimate.
-    pub mid: f64,
-    /// Upper bound.
-    pub high: f64,
-}
-
-/// What superpages would bring.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Verdict {
-    /// This much more speed.
-    Gain(Range),
-    /// Nothing that is worth it.
-    None(Range),
-    /// Not known.
-    Unknown(Why),
-}
-
-/// Why a gain is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "why")]
-pub enum Why {
-    /// The process used too little CPU time in user mode.
-    FewSamples,
-    /// Too many accesses have addresses that could not be computed.
-    Lost,
 }
 
 /// Free contiguous memory beside what is needed.
@@ -201,93 +148,46 @@ pub fn advise(
     process: &Process,
     time: Duration,
     prices: &Costs,
-    mut goes_on: impl FnMut(Duration) -> bool,
+    goes_on: impl FnMut(Duration) -> bool,
 ) -> Result<Advice, AdviceError> {
-    let running = || Running::open(process.pid).map_err(AdviceError::Code);
-    let page = root.page_size().bytes();
-    let (mut now, mut texts) = (Peek::new(running()?, page), Peek::new(running()?, page));
+    let mut peek = Peek::open(process.pid, root.page_size()).map_err(AdviceError::Code)?;
     // Before the samples: a process that ends meanwhile leaves no address space to read.
     let before = AddressSpace::read(root, process)?;
     let own = sys::param::thread_cpu_time();
-    let cpu = sys::param::process_cpu_time(process.pid).ok();
-    let faults = process::stat(root, process.pid).ok();
-    let mut replay = Replay::default();
-    let mut windows = Vec::new();
-    let sampled = Sampler::open(root, process)?.run(time, |passed, new| {
-        // The last samples: the nearest to what memory holds now.
-        let due = (WINDOWS * passed.as_secs_f64() / time.as_secs_f64()) as usize;
-        for sample in new.iter().rev().take(due.saturating_sub(windows.len()).min(WINDOWS_AT_ONCE))
-        {
-            if let Some(registers) = &sample.registers {
-                now.forget();
-                windows.push(replay.window(sample.instruction, registers, sample.flags, &mut now));
-            }
-        }
-        goes_on(passed)
-    });
-    let cpu_after = sys::param::process_cpu_time(process.pid).ok();
-    let faults_after = process::stat(root, process.pid).ok();
+    let usage = Usage::read(root, process.pid);
+    let (sampled, windows) = sample(root, process, time, &mut peek, goes_on)?;
+    let usage = Usage::read(root, process.pid).since(&usage, &sampled);
     let space = AddressSpace::read(root, process).unwrap_or(before);
     if !sampled.samples.is_empty()
         && sampled.samples.iter().all(|sample| sample.registers.is_none())
     {
         return Err(AdviceError::Bits32);
     }
+    peek.forget();
     let mut code =
-        Code::new(Box::new(move |address, buffer: &mut [u8]| texts.read(address, buffer)));
+        Code::new(Box::new(move |address, buffer: &mut [u8]| peek.read(address, buffer)));
     let accesses = Accesses::new(&sampled, windows, &mut code, &space);
-    let cpu_seconds = match (cpu, cpu_after, sampled.ended) {
-        (Some(before), Some(after), false) => Some(after.saturating_sub(before).as_secs_f64()),
-        _ => None,
-    };
-    let user = sampled.samples.len() as f64 * PERIOD as f64 * 1e-9;
-    let user_share = cpu_seconds.filter(|all| *all > 0.0).map(|all| (user / all).min(1.0));
-    let faults_per_second = match (faults, faults_after, cpu_seconds) {
-        (Some(before), Some(after), Some(seconds)) if seconds > 0.0 => {
-            Some(after.minor_faults.saturating_sub(before.minor_faults) as f64 / seconds)
-        }
-        _ => None,
-    };
-    let found = accesses.estimate(prices, user_share.unwrap_or(1.0), faults_per_second);
-    let has = |is: fn(&str) -> bool| space.extents.iter().any(|one| is(&one.mapping.name));
-    let allocator = match () {
-        () if has(|name| name.contains("/libjemalloc.so")) => Allocator::Jemalloc,
-        () if has(is_glibc) => Allocator::Glibc,
-        () => Allocator::Unknown,
-    };
-    let regions = regions(&space, &accesses, &found.estimate, user_share.unwrap_or(1.0));
+    let user_share = usage.user_share.unwrap_or(1.0);
+    let found = accesses.estimate(prices, user_share, usage.faults_per_second);
+    let regions = regions(&space, &accesses, &found.estimate, user_share);
     let sum = |bytes: fn(&Region) -> ByteSize| {
         ByteSize(regions.iter().map(|region| bytes(region).bytes()).sum())
     };
     let extra_bytes = sum(|region| region.extra_bytes);
     let on_base_pages = sum(|region| region.on_base_pages);
-    let needed = (extra_bytes.bytes() + on_base_pages.bytes()).div_ceil(space.superpage.bytes());
-    let contiguity = FreeContiguity::for_programs(root, space.superpage).ok();
-    let contiguity =
-        contiguity.and_then(|found| Some(Contiguity { needed, free: found.superpages? }));
+    let needed = ByteSize(extra_bytes.bytes() + on_base_pages.bytes());
     let remedies = match found.verdict {
-        Verdict::Gain(_) => {
-            let parent = services::Process::read(root, process.parent).ok().flatten();
-            remedies(&Facts {
-                process,
-                parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
-                allocator,
-                thp_enabled: host::process::status(root, process.pid)
-                    .ok()
-                    .and_then(|status| status.thp_enabled),
-            })
-        }
+        Verdict::Gain(_) => remedies_of(root, process, &space),
         _ => Vec::new(),
     };
-    let gaining = regions.into_iter().filter(|region| region.saved > 0.0).collect();
     Ok(Advice {
         process: process.clone(),
         verdict: found.verdict,
         extra_bytes,
         on_base_pages,
         on_superpages: space.pages().huge,
-        contiguity,
-        regions: gaining,
+        contiguity: Contiguity::read(root, needed, space.superpage),
+        regions: regions.into_iter().filter(|region| region.saved > 0.0).collect(),
         look: Look {
             seconds: sampled.seconds,
             samples: sampled.samples.len(),
@@ -299,10 +199,10 @@ pub fn advise(
             threads: sampled.threads,
             unsampled_threads: sampled.unsampled,
             ended: sampled.ended,
-            cpu_seconds,
-            user_share,
+            cpu_seconds: usage.cpu_seconds,
+            user_share: usage.user_share,
             own_seconds: (sys::param::thread_cpu_time() - own).as_secs_f64(),
-            faults_per_second,
+            faults_per_second: usage.faults_per_second,
             sequential: found.estimate.sequential,
             pages: found.estimate.pages,
             windows: found.estimate.windows,
@@ -314,143 +214,84 @@ pub fn advise(
     })
 }
 
-fn is_glibc(name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file == "libc.so.6" || file.starts_with("libc-2.")
-}
-
-/// The samples of a process, each with what it tells.
-struct Accesses {
-    seen: Vec<Seen>,
-    windows: Vec<Replayed>,
-    lost: usize,
-    without: usize,
-    unreadable: usize,
-    counts: BTreeMap<u64, u32>,
-    shifts: Shifts,
-}
-
-/// What the accesses say about superpages.
-struct Found {
-    verdict: Verdict,
-    estimate: Estimate,
-}
-
-impl Accesses {
-    fn new(
-        sampled: &Sampled,
-        windows: Vec<Window>,
-        code: &mut Code<'_>,
-        space: &AddressSpace,
-    ) -> Self {
-        let shifts = Shifts::of(space);
-        let replayed = |window: Window| {
-            let on = window.steps.iter().map(|step| On::at(space, step.address)).collect();
-            Replayed { window, on }
-        };
-        let mut found = Self {
-            seen: Vec::new(),
-            windows: windows.into_iter().map(replayed).collect(),
-            lost: 0,
-            without: 0,
-            unreadable: 0,
-            counts: BTreeMap::new(),
-            shifts,
-        };
-        for sample in &sampled.samples {
-            let Some(registers) = &sample.registers else {
-                found.unreadable += 1;
-                continue;
-            };
-            *found.counts.entry(sample.instruction).or_default() += 1;
-            match code.attribute(sample.instruction, registers) {
-                Attribution::Access(access) => match On::at(space, access.address) {
-                    Some(on) => found.seen.push(Seen {
-                        access,
-                        thread: sample.thread,
-                        time: sample.time,
-                        on,
-                    }),
-                    // The end of a chase, or memory unmapped meanwhile.
-                    None => found.lost += 1,
-                },
-                Attribution::Lost => found.lost += 1,
-                Attribution::None => found.without += 1,
-                Attribution::Unreadable => found.unreadable += 1,
+/// Samples a process, and replays some of the samples while the memory is as they found it.
+fn sample(
+    root: &Root,
+    process: &Process,
+    time: Duration,
+    peek: &mut Peek<Running>,
+    mut goes_on: impl FnMut(Duration) -> bool,
+) -> Result<(Sampled, Vec<Window>), SampleError> {
+    let mut replay = Replay::default();
+    let mut windows = Vec::new();
+    let sampled = Sampler::open(root, process)?.run(time, |passed, new| {
+        // The last samples: the nearest to what memory holds now.
+        let due = (WINDOWS * passed.as_secs_f64() / time.as_secs_f64()) as usize;
+        for sample in new.iter().rev().take(due.saturating_sub(windows.len()).min(WINDOWS_AT_ONCE))
+        {
+            if let Some(registers) = &sample.registers {
+                peek.forget();
+                windows.push(replay.window(sample.instruction, registers, sample.flags, peek));
             }
         }
-        found
+        goes_on(passed)
+    });
+    Ok((sampled, windows))
+}
+
+/// What a process has used since its start; `None`: unknown.
+struct Usage {
+    cpu: Option<Duration>,
+    minor_faults: Option<u64>,
+}
+
+/// What a process used while it was sampled; `None`: unknown.
+struct Used {
+    cpu_seconds: Option<f64>,
+    user_share: Option<f64>,
+    faults_per_second: Option<f64>,
+}
+
+impl Usage {
+    fn read(root: &Root, pid: Pid) -> Self {
+        Self {
+            cpu: sys::param::process_cpu_time(pid).ok(),
+            minor_faults: process::stat(root, pid).ok().map(|stat| stat.minor_faults),
+        }
     }
 
-    fn total(&self) -> usize {
-        self.seen.len() + self.lost + self.without + self.unreadable
-    }
-
-    fn estimate(&self, prices: &Costs, user_share: f64, faults_per_second: Option<f64>) -> Found {
-        let total = self.total() as f64;
-        let orders = Orders::new(&self.seen, &self.counts);
-        // Lost accesses are taken to be like the others: to the same memory, as far as accesses go.
-        let known = self.seen.len() as f64;
-        let scale = if known > 0.0 { (known + self.lost as f64) / known } else { 1.0 };
-        let model = Model::new(&self.seen, &self.windows, total, prices, self.shifts, &orders);
-        let mut mid = model.estimate(&self.seen, model.windows());
-        mid.saved *= scale;
-        mid.by_block.values_mut().for_each(|saved| *saved *= scale);
-        let fault = prices.accesses.faults;
-        let per_fault = (fault.base - fault.superpage / 512.0).max(0.0) * 1e-9;
-        let by_faults = (faults_per_second.unwrap_or(0.0) * per_fault).min(1.0 - user_share);
-        let gain = |saved: f64| {
-            let saved = (saved * user_share + by_faults).clamp(-0.5, 0.95);
-            1.0 / (1.0 - saved) - 1.0
+    fn since(&self, before: &Self, sampled: &Sampled) -> Used {
+        let cpu_seconds = match (before.cpu, self.cpu, sampled.ended) {
+            (Some(before), Some(after), false) => Some(after.saturating_sub(before).as_secs_f64()),
+            _ => None,
         };
-        let is_lost =
-            self.lost as f64 > MAX_LOST * total || self.unreadable as f64 > MAX_LOST * total;
-        let verdict = match () {
-            () if self.total() < MIN_SAMPLES => Verdict::Unknown(Why::FewSamples),
-            () if is_lost => Verdict::Unknown(Why::Lost),
-            () => {
-                let mut resampled: Vec<f64> = (0..RESAMPLINGS as u64)
-                    .map(|seed| {
-                        let windows: Vec<usize> = model.windows().collect();
-                        let windows = resampled(&windows, 1, seed).into_iter();
-                        scale
-                            * model.estimate(&resampled(&self.seen, TOGETHER, seed), windows).saved
-                    })
-                    .collect();
-                resampled.sort_by(f64::total_cmp);
-                let sampling = (resampled[RESAMPLINGS - 1 - 1] - resampled[1]) / 2.0;
-                let lost = mid.saved * self.lost as f64 / total;
-                let exposed = match mid.pages > LITTLE {
-                    true => EXPOSED_ERROR * known / total,
-                    false => 0.0,
-                };
-                let model = (MODEL_ERROR * mid.saved).hypot(exposed);
-                let error = model.hypot(sampling).hypot(lost) + LEAST_ERROR;
-                let range = Range {
-                    low: gain(mid.saved - error),
-                    mid: gain(mid.saved),
-                    high: gain(mid.saved + error),
-                };
-                match range.mid < NONE {
-                    true => Verdict::None(range),
-                    false => Verdict::Gain(range),
-                }
-            }
-        };
-        Found { verdict, estimate: mid }
+        let busy = cpu_seconds.filter(|seconds| *seconds > 0.0);
+        let user = sampled.samples.len() as f64 * PERIOD as f64 * 1e-9;
+        let faults = before.minor_faults.zip(self.minor_faults);
+        let faults = faults.map(|(before, after)| after.saturating_sub(before) as f64);
+        Used {
+            cpu_seconds,
+            user_share: busy.map(|seconds| (user / seconds).min(1.0)),
+            faults_per_second: faults.zip(busy).map(|(faults, seconds)| faults / seconds),
+        }
     }
 }
 
-/// Random stretches of `all`, of `together` elements each, as many elements as there are.
-fn resampled<T: Clone>(all: &[T], together: usize, seed: u64) -> Vec<T> {
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let stretches: Vec<&[T]> = all.chunks(together).collect();
-    let mut result = Vec::with_capacity(all.len() + together);
-    while result.len() < all.len() {
-        let place = (random.next_u64() % stretches.len() as u64) as usize;
-        result.extend_from_slice(stretches[place]);
+impl Contiguity {
+    fn read(root: &Root, needed: ByteSize, superpage: PageSize) -> Option<Self> {
+        let free = FreeContiguity::for_programs(root, superpage).ok()?.superpages?;
+        Some(Self { needed: needed.bytes().div_ceil(superpage.bytes()), free })
     }
-    result
+}
+
+fn remedies_of(root: &Root, process: &Process, space: &AddressSpace) -> Vec<Remedy> {
+    let parent = Process::read(root, process.parent).ok().flatten();
+    remedies(&Facts {
+        process,
+        parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
+        allocator: Allocator::of(space),
+        thp_enabled: process::status(root, process.pid).ok().and_then(|status| status.thp_enabled),
+    })
 }
 
 fn regions(
@@ -515,73 +356,8 @@ pub fn largest(root: &Root, processes: Vec<Process>, most: usize) -> (Vec<Proces
 
 #[cfg(test)]
 mod tests {
-    use rand_core::Rng;
-
     use super::*;
-    use crate::model::tests::{prices, samples};
-
-    fn accesses(seen: Vec<Seen>, lost: usize) -> Accesses {
-        let counts = BTreeMap::from([(0x1004, seen.len() as u32)]);
-        let shifts = Shifts { base: 12, superpage: 21 };
-        Accesses { seen, windows: Vec::new(), lost, without: 0, unreadable: 0, counts, shifts }
-    }
-
-    fn uniform(count: usize, seed: u64) -> Vec<Seen> {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        samples(count, On::Base { resident: 512 }, |_| random.next_u64() % (1 << 17))
-    }
-
-    fn verdict(accesses: &Accesses) -> Verdict {
-        accesses.estimate(&prices(), 1.0, None).verdict
-    }
-
-    #[test]
-    fn the_interval_holds_the_gain_of_uniform_use() {
-        // 154 ns become 104.
-        let truth = 154.0 / 104.0 - 1.0;
-        for seed in 0..6 {
-            let Verdict::Gain(range) = verdict(&accesses(uniform(600, seed), 0)) else {
-                panic!("no gain with seed {seed}");
-            };
-            assert!(range.low <= range.mid && range.mid <= range.high, "{range:?}");
-            assert!(range.low < truth && truth < range.high, "{range:?} {truth}");
-        }
-    }
-
-    #[test]
-    fn few_samples_and_many_lost_ones_are_unknown() {
-        let few = verdict(&accesses(uniform(MIN_SAMPLES - 1, 1), 0));
-        assert_eq!(few, Verdict::Unknown(Why::FewSamples));
-        let lost = verdict(&accesses(uniform(600, 1), 700));
-        assert_eq!(lost, Verdict::Unknown(Why::Lost));
-        assert!(matches!(verdict(&accesses(uniform(600, 1), 100)), Verdict::Gain(_)));
-    }
-
-    #[test]
-    fn no_gain_is_none_and_time_in_the_kernel_is_not_saved() {
-        let mut random = Pcg64Mcg::seed_from_u64(5);
-        let on = On::Base { resident: 512 };
-        let small = samples(2000, on, |_| random.next_u64() % 32);
-        assert!(matches!(verdict(&accesses(small, 0)), Verdict::None(_)));
-        let all = accesses(uniform(2000, 2), 0);
-        let mid = |user| match all.estimate(&prices(), user, None).verdict {
-            Verdict::Gain(range) | Verdict::None(range) => range.mid,
-            other => panic!("{other:?}"),
-        };
-        assert!(mid(0.1) < mid(1.0) / 5.0);
-    }
-
-    #[test]
-    fn page_faults_that_superpages_save_count() {
-        let mut random = Pcg64Mcg::seed_from_u64(5);
-        let on = On::Base { resident: 512 };
-        let small = accesses(samples(2000, on, |_| random.next_u64() % 32), 0);
-        // 200,000 a second at 800 ns more each than their part of a superpage: 16 % of the time.
-        let Verdict::Gain(range) = small.estimate(&prices(), 0.7, Some(200_000.0)).verdict else {
-            panic!("no gain");
-        };
-        assert!((range.mid - (1.0 / (1.0 - 0.161) - 1.0)).abs() < 0.01, "{range:?}");
-    }
+    use crate::model::tests::prices;
 
     /// A thread that updates random words of a mapping: nearly all samples are at accesses to it, and replays go on there.
     #[test]
@@ -643,14 +419,5 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         }
-    }
-
-    #[test]
-    fn resamples_are_of_the_samples() {
-        let all: Vec<u32> = (0..1000).collect();
-        let again = resampled(&all, TOGETHER, 1);
-        assert!(again.len() >= all.len() && again.iter().all(|one| all.contains(one)));
-        assert_ne!(again, resampled(&all, TOGETHER, 2));
-        assert!(resampled::<u32>(&[], TOGETHER, 1).is_empty());
     }
 }

@@ -5,7 +5,7 @@
 //! independent accesses; instructions retire in order. A mispredicted branch holds back what follows until the access
 //! that decides it has its data. (Karkhanis and Smith, ISCA 2004, call this the interval model.) See docs/decisions/advise.md#2.
 
-use crate::Kind;
+use crate::code::Kind;
 
 /// Instructions of the reorder buffer where the processor is not known.
 const ANY: u32 = 256;

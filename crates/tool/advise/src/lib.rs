@@ -19,16 +19,11 @@ mod remedy;
 mod replay;
 mod sampler;
 mod streams;
+mod verdict;
 
-pub use advice::{
-    Advice, AdviceError, Contiguity, Look, Range, Region, Verdict, Why, advise, largest,
-};
-pub use code::{Access, Attribution, Code, Kind, Reader};
+pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
 pub use damon::Damon;
-pub use memory::{On, Seen, Shifts};
-pub use model::{Costs, Estimate, Model, Replayed};
-pub use peek::{Pages, Peek, Running};
-pub use remedy::{Allocator, Facts, Remedy, remedies};
-pub use replay::{Replay, Step, Window};
-pub use sampler::{MAX_THREADS, SampleError, Sampled, Sampler};
-pub use streams::{Order, Orders, Visit, order};
+pub use model::Costs;
+pub use remedy::Remedy;
+pub use sampler::SampleError;
+pub use verdict::{Range, Verdict, Why};

@@ -4,7 +4,7 @@ use host::coverage::MappingKind;
 use services::{AddressSpace, Extent};
 use units::Pid;
 
-use crate::Access;
+use crate::code::Access;
 
 /// Bytes of a cache line, as a binary logarithm.
 pub const LINE: u32 = 6;

@@ -157,7 +157,8 @@ pub(crate) mod tests {
 
     use super::replayed::streams;
     use super::*;
-    use crate::{Access, Kind, Step, Window};
+    use crate::code::{Access, Kind};
+    use crate::replay::{Step, Window};
 
     const SHIFTS: Shifts = Shifts { base: 12, superpage: 21 };
     const START: u64 = 1 << 40;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use sys::SysError;
 use sys::pagemap::{Categories, Pagemap};
 use sys::peek::Memory;
-use units::Pid;
+use units::{PageSize, Pid};
 
 /// Memory, read a page at a time.
 pub trait Pages {
@@ -49,6 +49,16 @@ pub struct Peek<P> {
     pages: P,
     size: u64,
     cache: HashMap<u64, Option<Box<[u8]>>>,
+}
+
+impl Peek<Running> {
+    /// The memory of a running process, in pages of `size`.
+    ///
+    /// # Errors
+    /// The process ended, or this user may not trace it.
+    pub fn open(pid: Pid, size: PageSize) -> Result<Self, SysError> {
+        Ok(Self::new(Running::open(pid)?, size.bytes()))
+    }
 }
 
 impl<P: Pages> Peek<P> {

@@ -1,7 +1,7 @@
 //! What a user writes where, so that a program gets superpages for good.
 
 use serde::Serialize;
-use services::Process;
+use services::{AddressSpace, Process};
 
 /// How a program is given superpages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,6 +52,23 @@ pub enum Allocator {
     Jemalloc,
     /// Neither library is mapped.
     Unknown,
+}
+
+impl Allocator {
+    /// Tells the allocator by the libraries of an address space.
+    pub fn of(space: &AddressSpace) -> Self {
+        let has = |is: fn(&str) -> bool| space.extents.iter().any(|one| is(&one.mapping.name));
+        match () {
+            () if has(|name| name.contains("/libjemalloc.so")) => Self::Jemalloc,
+            () if has(is_glibc) => Self::Glibc,
+            () => Self::Unknown,
+        }
+    }
+}
+
+fn is_glibc(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file == "libc.so.6" || file.starts_with("libc-2.")
 }
 
 /// Facts about a process that decide what helps it.

@@ -19,8 +19,7 @@ use iced_x86::{
     Mnemonic, OpAccess, OpKind, Register,
 };
 
-use crate::Kind;
-use crate::code::number_of;
+use crate::code::{Kind, number_of};
 use crate::peek::{Pages, Peek};
 
 /// Most instructions of a window.

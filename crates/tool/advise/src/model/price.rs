@@ -3,8 +3,8 @@
 use prediction::{ByDistance, Prices};
 
 use super::working_set::WorkingSet;
+use crate::code::{Access, Kind};
 use crate::memory::On;
-use crate::{Access, Kind};
 
 /// Quantiles of the time between two uses over which a price is averaged.
 const QUANTILES: usize = 8;

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::popularity::Popularity;
 use super::price::{Price, Table};
 use super::{Costs, Part};
+use crate::code::Kind;
 use crate::core::{Timed, in_flight, waits};
 use crate::memory::{LINE, On, Shifts};
-use crate::{Kind, Window};
+use crate::replay::{Step, Window};
 
 /// Fewest replayed accesses of an instruction that are believed.
 const MIN_STEPS: usize = 12;
@@ -206,7 +207,7 @@ impl Steps {
     /// The window now, on superpages, and without translation.
     fn timed(&self, one: &Replayed, chance: &dyn Fn(u64) -> f64) -> [Vec<Timed>; 3] {
         let with = |translation: fn(&Cost) -> (f64, f64)| {
-            let timed = |(step, cost): (&crate::Step, &Cost)| {
+            let timed = |(step, cost): (&Step, &Cost)| {
                 let (latency, spacing) = translation(cost);
                 Timed {
                     kind: step.kind,
