@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use units::ByteSize;
 
-use crate::cgroup::CgroupMemory;
+use crate::cgroup::CgroupCounters;
 use crate::machine::Pool;
 use crate::sample::{Group, Grouping, Sample, groups};
 use crate::walk::Mapped;
@@ -205,8 +205,8 @@ impl Metrics {
         let named = self.sample.cgroups.iter().filter_map(|group| {
             Some((vec![("cgroup", group.cgroup.clone()?)], group.kernel.as_ref()?))
         });
-        let named: Vec<(Labels, &CgroupMemory)> = named.collect();
-        let each = |value: &dyn Fn(&CgroupMemory) -> Option<f64>| -> Vec<(Labels, Option<f64>)> {
+        let named: Vec<(Labels, &CgroupCounters)> = named.collect();
+        let each = |value: &dyn Fn(&CgroupCounters) -> Option<f64>| -> Vec<(Labels, Option<f64>)> {
             named.iter().map(|(labels, kernel)| (labels.clone(), value(kernel))).collect()
         };
         out.gauges(
@@ -509,7 +509,7 @@ mod tests {
         let waits = Stalled { recent: 0.5, seconds: 2.5 };
         machine.pressure = Some(Pressure { some: waits, full: waits });
         let mut cgroups = groups(&rows, Grouping::Cgroup);
-        cgroups[1].kernel = Some(CgroupMemory { faults: Some(4), ..CgroupMemory::default() });
+        cgroups[1].kernel = Some(CgroupCounters { faults: Some(4), ..CgroupCounters::default() });
         let sample = Sample {
             interval: None,
             machine,

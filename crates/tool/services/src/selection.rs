@@ -101,7 +101,7 @@ pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, SelectError> 
         let mut hits = vec![false; others.len()];
         let own = root.is_real().then(sys::param::own_pid);
         let ancestors = own.map_or_else(Vec::new, |own| ancestors(root, own));
-        for pid in pids_of(root)?.into_iter().filter(|pid| Some(*pid) != own) {
+        for pid in process::pids(root)?.into_iter().filter(|pid| Some(*pid) != own) {
             match Candidate::read(root, pid) {
                 Ok(Some(candidate)) => {
                     let mut is_meant = false;
@@ -265,14 +265,6 @@ impl Candidate {
             Target::All => true,
         }
     }
-}
-
-/// The numeric names in `/proc`, lowest first.
-fn pids_of(root: &Root) -> Result<Vec<Pid>, ReadError> {
-    let names = root.list("/proc")?;
-    let mut pids: Vec<Pid> = names.iter().filter_map(|name| name.parse().ok().map(Pid)).collect();
-    pids.sort_unstable();
-    Ok(pids)
 }
 
 /// Controllers and path of each line of `/proc/PID/cgroup`: `0::/path` (version 2) or `4:memory:/path` (version 1).
