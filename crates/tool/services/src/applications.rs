@@ -248,11 +248,7 @@ impl Identity {
     fn jvm(&self, default: Option<PageSize>) -> OwnFigure {
         let mut figure = self.nothing();
         let flags = self.jvm.around(jvm_flags(&self.process.command));
-        let last = |name: &str| {
-            let is =
-                |sign: &str| flags.iter().rposition(|flag| *flag == format!("-XX:{sign}{name}"));
-            is("+").is_some() && is("+") > is("-")
-        };
+        let last = |name: &str| jvm_switch(&flags, name) == Some(true);
         figure.asks = Some(last("UseLargePages") && !last("UseTransparentHugePages"));
         let extra = [
             "-XX:-UseLargePages",
@@ -479,6 +475,18 @@ fn jvm_flags(command: &[String]) -> Vec<String> {
         }
     }
     flags
+}
+
+/// Whether the words of a JVM turn a switch (`-XX:+NAME`, `-XX:-NAME`) on or off: the last one counts. `None`: neither.
+pub fn jvm_switch(words: &[String], name: &str) -> Option<bool> {
+    words.iter().rev().find_map(|word| {
+        let switch = word.strip_prefix("-XX:")?;
+        match (switch.strip_prefix('+'), switch.strip_prefix('-')) {
+            (Some(on), _) if on == name => Some(true),
+            (_, Some(off)) if off == name => Some(false),
+            _ => None,
+        }
+    })
 }
 
 /// Whether a flag of a JVM decides how much memory is reserved.

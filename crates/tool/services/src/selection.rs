@@ -209,6 +209,14 @@ impl Process {
         Candidate { process: self.clone(), cgroups }.is_meant_by(target)
     }
 
+    /// The program's name: the last part of its path, or the process's name. Of a title such as `postgres: writer` or
+    /// `redis-server *:6379`, the first word without the colon.
+    pub fn program_name(&self) -> &str {
+        let first = self.command.first().map_or(self.name.as_str(), String::as_str);
+        let first = first.split([' ', ':']).next().unwrap_or(first);
+        first.rsplit('/').next().unwrap_or(first)
+    }
+
     /// Program and arguments in one line, or the name in brackets, as ps(1) prints it.
     pub fn command_line(&self) -> String {
         match self.command.is_empty() {
