@@ -64,6 +64,26 @@ type Labels = Vec<(&'static str, String)>;
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 impl Writer<'_> {
+    fn family(
+        &mut self,
+        kind: MetricType,
+        name: &str,
+        unit: Option<Unit>,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, Option<f64>)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in values {
+            let Some(value) = value else { continue };
+            let place = family.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value).encode(place)?,
+                _ => ConstGauge::new(value).encode(place)?,
+            }
+        }
+        Ok(())
+    }
+
     fn gauges(
         &mut self,
         name: &str,
@@ -71,13 +91,7 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels, Option<f64>)>,
     ) -> fmt::Result {
-        let kind = MetricType::Gauge;
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            let Some(value) = value else { continue };
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        self.family(MetricType::Gauge, name, unit, help, values)
     }
 
     fn counters(
@@ -87,13 +101,7 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels, Option<f64>)>,
     ) -> fmt::Result {
-        let kind = MetricType::Counter;
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            let Some(value) = value else { continue };
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        self.family(MetricType::Counter, name, unit, help, values)
     }
 
     fn gauge(
