@@ -1,8 +1,8 @@
 //! What applications say themselves of the pool that they need: PostgreSQL, the JVM and Redis.
 //!
-//! The application's own program is asked, in a process of its own and as the application's user; the running server
+//! The application's program is asked, in a new process and as the application's user; the running server
 //! gets no signal and no connection. So `jcmd` is not used: it makes the JVM start a thread and open a socket.
-//! As root, a program of another user is executed only if the file belongs to root and nobody else may write it.
+//! As root, a program of another user is executed only if the file belongs to root and no other user may write it.
 //! See docs/decisions/pool.md#11.
 
 use std::io::Read;
@@ -149,7 +149,7 @@ pub enum Bound {
 }
 
 impl Identity {
-    /// Recognizes the process's program; `None`: not an application with figures of its own, or a child of one.
+    /// Recognizes the process's program; `None`: not an application that reports figures, or a child of one.
     pub fn read(root: &Root, process: &Process) -> Option<Self> {
         let link = |name: &str| {
             std::fs::read_link(root.path(&format!("/proc/{}/{name}", process.pid))).ok()

@@ -101,7 +101,7 @@ pub struct Share {
     pub resident: ByteSize,
     /// Bytes in swap.
     pub swapped: ByteSize,
-    /// Bytes without memory of their own: never touched, or the zero page.
+    /// Bytes without memory behind them: never touched, or the zero page.
     pub empty: ByteSize,
 }
 
@@ -302,7 +302,7 @@ impl Forks {
 
     fn matter_for(&self, reason: Reason, kind: MappingKind) -> bool {
         let is_last =
-            matches!(reason, Reason::NotYet | Reason::NoContiguity { .. } | Reason::NobodyScans);
+            matches!(reason, Reason::NotYet | Reason::NoContiguity { .. } | Reason::ScanDisabled);
         is_last && kind.is_anonymous() && self.left > 0 && self.pagemap.is_some()
     }
 
