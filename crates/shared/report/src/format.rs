@@ -128,7 +128,7 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end. No room (`most` 0) gives an empty text. Spells out control characters and those that reorder or hide text, so that a
+/// end. `most` 0 gives an empty text. Spells out control characters and those that reorder or hide text, so that a
 /// name from /proc neither moves a terminal's cursor nor breaks a line, and has the width that a table counts.
 pub fn name(text: &str, most: usize) -> String {
     let plain = |char: char| match char.is_control() || is_invisible(char) {
