@@ -127,15 +127,24 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
+/// Escapes control characters and those that reorder or hide text, so that a name from /proc neither moves a terminal's
+/// cursor nor breaks a line.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char.is_control() || is_invisible(char) {
+            true => escaped.extend(char.escape_default()),
+            false => escaped.push(char),
+        }
+    }
+    escaped
+}
+
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end. No room (`most` 0) gives an empty text. Spells out control characters and those that reorder or hide text, so that a
-/// name from /proc neither moves a terminal's cursor nor breaks a line, and has the width that a table counts.
+/// end. If `most` is 0, returns an empty text. The name is [`escaped`] before its characters are counted, so it has the
+/// width that a table computes.
 pub fn name(text: &str, most: usize) -> String {
-    let plain = |char: char| match char.is_control() || is_invisible(char) {
-        true => char.escape_default().collect::<String>(),
-        false => char.to_string(),
-    };
-    let text: String = text.chars().map(plain).collect();
+    let text = escaped(text);
     let length = text.chars().count();
     if length <= most {
         return text;

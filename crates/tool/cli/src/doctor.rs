@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use doctor::{CHECKS, Facts, Finding, Lasting, Report, Severity, State, Step, Workload, examine};
 use host::Root;
 use operations::pool_guard;
+use report::format::escaped;
 use serde_json::{Value, json};
 
 use crate::exit::{self, Done, Failure};
@@ -177,11 +178,11 @@ fn one(finding: &Finding) -> String {
         Severity::Note => ("note", AnsiColor::Cyan),
     };
     let style = Style::new().fg_color(Some(colour.into())).bold();
-    let mut text = format!("{style}{name}{style:#} {}: {}\n", finding.id, shown(&finding.what));
+    let mut text = format!("{style}{name}{style:#} {}: {}\n", finding.id, escaped(&finding.what));
     let mut rows = |head: &str, lines: Vec<String>| {
         for (index, line) in lines.iter().enumerate() {
             let head = if index == 0 { head } else { "" };
-            text += &format!("  {head:<8} {}\n", shown(line));
+            text += &format!("  {head:<8} {}\n", escaped(line));
         }
     };
     let read = finding.evidence.iter().map(|it| format!("{}: {}", it.file, it.value));
@@ -219,19 +220,10 @@ fn all(report: &Report) -> String {
     for check in &report.checks {
         for unknown in &check.unknown {
             let line = format!("unknown: {}: {}: {}", check.id, unknown.what, unknown.why);
-            text += &(shown(&line) + "\n");
+            text += &(escaped(&line) + "\n");
         }
     }
     text
-}
-
-/// Escapes control characters: names of processes, cgroups and files may have any.
-fn shown(text: &str) -> String {
-    let escaped = text.chars().map(|char| match char.is_control() {
-        true => char.escape_unicode().to_string(),
-        false => char.to_string(),
-    });
-    escaped.collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use host::Root;
 use monitor::{Budget, Sample, Sampler};
 use operations::signals::{self, Interrupting};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use report::format;
 use services::{AddressSpace, Process};
 use sys::input::{Waited, wait};
 use units::{ByteSize, Pid};
@@ -126,23 +127,21 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
 }
 
 fn cells(line: &Line) -> Vec<String> {
-    let known = |value: Option<ByteSize>| report::format::known(value, |value| value.to_string());
-    let rate = |value: Option<f64>| report::format::known(value, |value| format!("{value:.1}"));
+    let known = |value: Option<ByteSize>| format::known(value, |value| value.to_string());
+    let rate = |value: Option<f64>| format::known(value, |value| format!("{value:.1}"));
     let memory = line.memory.as_ref();
     let first = match (&line.key, line.processes) {
         (RowKey::Process(pid, _), _) => pid.to_string(),
-        (_, processes) => {
-            report::format::known(processes, |(all, read)| format!("{read} of {all}"))
-        }
+        (_, processes) => format::known(processes, |(all, read)| format!("{read} of {all}")),
     };
     let coverage = match memory {
         // Nothing resident has no share.
-        Some(memory) => memory.coverage().map_or("-".to_string(), report::format::percent),
-        None => report::format::UNKNOWN.to_string(),
+        Some(memory) => memory.coverage().map_or("-".to_string(), format::percent),
+        None => format::UNKNOWN.to_string(),
     };
     vec![
         first,
-        draw::safe(line.user.as_deref().unwrap_or("-")),
+        format::escaped(line.user.as_deref().unwrap_or("-")),
         known(line.resident),
         coverage,
         known(memory.map(|memory| memory.superpages)),
@@ -150,8 +149,8 @@ fn cells(line: &Line) -> Vec<String> {
         known(line.swap),
         rate(line.all_faults()),
         rate(line.faults.1),
-        report::format::known(line.age, |age| format!("{age:.1} s")),
-        report::format::name(&draw::safe(line.name.as_deref().unwrap_or("-")), 80),
+        format::known(line.age, |age| format!("{age:.1} s")),
+        format::name(line.name.as_deref().unwrap_or("-"), 80),
     ]
 }
 
