@@ -64,6 +64,12 @@ pub fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
+/// Formats a number of things: `1 process`, `3 processes`.
+pub fn counted<T: Display + PartialEq + From<u8>>(number: T, one: &str, many: &str) -> String {
+    let noun = if number == T::from(1) { one } else { many };
+    format!("{number} {noun}")
+}
+
 /// Formats a figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
 pub fn figure(value: f64) -> String {
     match value.abs() {
@@ -197,6 +203,8 @@ mod tests {
         assert!(utc(u64::MAX).ends_with("UTC"));
         assert_eq!(command(["a", "b c", "", "it's"]), r#"a 'b c' '' "it's""#);
         assert_eq!(clipped("abcdef", 4), "abc…");
+        let threads = [0, 1, 2].map(|number: u32| counted(number, "thread", "threads"));
+        assert_eq!(threads, ["0 threads", "1 thread", "2 threads"]);
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
         for most in 0..8 {
             for cut in [name("abcdefgh", most), clipped("abcdefgh", most)] {

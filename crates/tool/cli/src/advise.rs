@@ -7,6 +7,7 @@ use ::advise::{Advice, AdviceError, Costs, Damon, Remedy, Verdict, Why};
 use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
 use prediction::{Prices, Sequential};
+use report::format::counted;
 use serde::{Deserialize, Serialize};
 use services::Process;
 use units::ByteSize;
@@ -287,7 +288,7 @@ fn text(advice: &Advice, top: usize) -> String {
         "\n{} samples in {:.0} s of {}: {} at accesses with known addresses, {} lost, {} without access",
         look.samples,
         look.seconds,
-        counted(look.threads, "thread"),
+        counted(look.threads, "thread", "threads"),
         share(look.attributed),
         share(look.lost + look.unreadable),
         share(look.without),
@@ -296,7 +297,7 @@ fn text(advice: &Advice, top: usize) -> String {
         text += &format!(", {} dropped", look.dropped);
     }
     if look.unsampled_threads > 0 {
-        text += &format!("; {} not sampled", counted(look.unsampled_threads, "thread"));
+        text += &format!("; {} not sampled", counted(look.unsampled_threads, "thread", "threads"));
     }
     text += &format!("; {:.2} s of CPU time for this look\n", look.own_seconds);
     if look.ended {
@@ -309,10 +310,6 @@ fn text(advice: &Advice, top: usize) -> String {
         or = if *remedy == Remedy::Redis { "" } else { "or " };
     }
     text
-}
-
-fn counted(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 fn verdict(advice: &Advice) -> String {
@@ -368,7 +365,7 @@ fn not_used(look: &::advise::Look) -> String {
             "DAMON here watches no processes (no vaddr), and is in use".to_string()
         }
         Damon::InUse { kdamonds, .. } => {
-            format!("DAMON is in use ({})", counted(*kdamonds as usize, "kdamond"))
+            format!("DAMON is in use ({})", counted(*kdamonds, "kdamond", "kdamonds"))
         }
         Damon::Free => "DAMON is not used: to try it would be a write".to_string(),
         Damon::Unknown { why } => format!("DAMON cannot be read ({why})"),

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use doctor::{CHECKS, Facts, Finding, Lasting, Report, Severity, State, Step, Workload, examine};
 use host::Root;
 use operations::pool_guard;
-use report::format::escaped;
+use report::format::{counted, escaped};
 use serde_json::{Value, json};
 
 use crate::exit::{self, Done, Failure};
@@ -148,24 +148,16 @@ fn text(report: &Report) -> String {
     }
     let unknown = report.count(State::Unknown);
     let listed = if unknown > 0 { " (--all lists them)" } else { "" };
-    let count = |severity: Severity, name: &str| match report
-        .findings
-        .iter()
-        .filter(|it| it.severity == severity)
-        .count()
-    {
-        0 => None,
-        1 => Some(format!("1 {name}")),
-        count => Some(format!("{count} {name}s")),
-    };
-    let found: Vec<String> = [
-        count(Severity::Error, "error"),
-        count(Severity::Warning, "warning"),
-        count(Severity::Note, "note"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let severities = [
+        (Severity::Error, "error", "errors"),
+        (Severity::Warning, "warning", "warnings"),
+        (Severity::Note, "note", "notes"),
+    ];
+    let found = severities.into_iter().filter_map(|(severity, one, many)| {
+        let number = report.findings.iter().filter(|it| it.severity == severity).count();
+        (number > 0).then(|| counted(number, one, many))
+    });
+    let found: Vec<String> = found.collect();
     let found = if found.is_empty() { "No findings".to_string() } else { found.join(", ") };
     let checks = report.judged();
     text + &format!("{found} for {}: {checks} checks, {unknown} unknown{listed}\n", report.workload)

@@ -375,7 +375,7 @@ fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
 }
 
 fn processes(count: usize) -> String {
-    format!("{count} process{}", if count == 1 { "" } else { "es" })
+    report::format::counted(count, "process", "processes")
 }
 
 /// Parses `50ms`, `2s` or `1m`.

@@ -449,10 +449,7 @@ impl Plan {
                 format!("{} {}", one.pid, report::format::name(&one.name, 30)),
             ]);
         }
-        let processes = match demand.processes {
-            1 => "1 process".to_string(),
-            count => format!("{count} processes"),
-        };
+        let processes = report::format::counted(demand.processes, "process", "processes");
         let left_out: String = demand.left_out.iter().take(MOST_ROWS).map(left_out).collect();
         if rows.is_empty() {
             let what = match left_out.is_empty() {
