@@ -237,10 +237,9 @@ impl Found {
         }
         if found.maps.is_empty() {
             return Err(match found.unknown.first() {
-                Some(unknown) => Failure::cannot(format!(
-                    "none of {all} processes could be read; {}: {}",
-                    unknown.what, unknown.why
-                )),
+                Some(unknown) => {
+                    Failure::cannot(format!("none of {all} processes could be read; {unknown}"))
+                }
                 None => Failure::usage(format!("all {all} processes ended before they were read")),
             });
         }

@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut peak = Peak::new(&status)?;
     if args.command.is_empty() {
         let selected = targets::select(&root, &targets)?;
-        peak.unknown.extend(selected.unknown.iter().map(|it| format!("{}: {}", it.what, it.why)));
+        peak.unknown.extend(selected.unknown.iter().map(ToString::to_string));
         let mut progress = Progress::new(args.json, "reading memory");
         peak.look(&root, &selected.processes, &mut |done| {
             progress.tell(done, Some(selected.processes.len() as u64), String::new);

@@ -121,7 +121,7 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
         text += &format!("\n{}\n", unread.trim_start_matches(", "));
     }
     for unknown in sample.machine.unknown.iter().chain(&sample.unknown) {
-        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+        text += &format!("unknown: {unknown}\n");
     }
     text
 }
