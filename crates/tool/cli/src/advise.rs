@@ -16,7 +16,7 @@ use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::pool::show;
 use crate::progress::Progress;
-use crate::targets::{self, TargetArgs};
+use crate::targets::{self, ProcessArgs};
 use operations::facts;
 
 /// Say what superpages would bring to running processes, where, and how to get it.
@@ -27,12 +27,8 @@ use operations::facts;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Process; as --pid
-    #[arg(value_name = "PID", value_parser = targets::pid)]
-    pids: Vec<units::Pid>,
-
     #[command(flatten)]
-    targets: TargetArgs,
+    processes: ProcessArgs,
 
     /// Seconds of sampling, 1 to 40.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=40))]
@@ -95,9 +91,8 @@ struct Failed {
     why: String,
 }
 
-pub fn run(mut args: Args) -> Result<Done, Failure> {
-    args.targets.pid.append(&mut args.pids);
-    let targets = args.targets.targets();
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let targets = args.processes.targets();
     if targets.is_empty() {
         return Err(Failure::usage("no process named: give a PID, --cgroup, --unit or --match"));
     }

@@ -15,11 +15,10 @@ use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
 use services::why::Machine;
 use services::{Process, Selected, SpaceError, Target};
-use units::Pid;
 
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::targets::{self, TargetArgs};
+use crate::targets::{self, ProcessArgs};
 
 /// Show which memory of running processes is on superpages, and why the rest is not.
 ///
@@ -28,12 +27,8 @@ use crate::targets::{self, TargetArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Processes
-    #[arg(value_name = "PID", value_parser = targets::pid)]
-    pids: Vec<Pid>,
-
     #[command(flatten)]
-    targets: TargetArgs,
+    processes: ProcessArgs,
 
     /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
     #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
@@ -103,7 +98,7 @@ const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS
 const ROWS: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let targets = args.targets();
+    let targets = args.processes.targets();
     args.check_outputs()?;
     match (targets.is_empty(), args.command.as_slice()) {
         (true, []) => Err(Failure::usage(
@@ -137,11 +132,6 @@ impl Args {
         let svg = self.svg.as_deref().map(|path| ("--svg", path));
         let outputs: Vec<(&str, &Path)> = [result, html, svg].into_iter().flatten().collect();
         files::check_distinct(&outputs, self.force)
-    }
-
-    fn targets(&self) -> Vec<Target> {
-        let pids = self.pids.iter().copied().map(Target::Pid);
-        pids.chain(self.targets.targets()).collect()
     }
 
     fn options(&self) -> Options {
@@ -393,6 +383,8 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use units::Pid;
+
     use super::*;
 
     #[test]
