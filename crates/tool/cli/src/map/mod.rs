@@ -159,11 +159,7 @@ impl Found {
         let selected = targets::select(root, targets)?;
         let mut found = Self::of(root, &selected, args)?;
         for target in targets {
-            let path = match target {
-                Target::Cgroup(path) => Some(below_mount(path)),
-                Target::Unit(name) => selected.processes.iter().find_map(|one| of_unit(one, name)),
-                _ => None,
-            };
+            let path = target.cgroup(&selected.processes);
             match path.map(|path| CgroupMemory::read(root, &path)) {
                 None => {}
                 Some(Ok(memory)) => found.cgroups.push(memory),
@@ -326,28 +322,6 @@ struct One<'a> {
     extents: Option<&'a [ExplainedExtent]>,
 }
 
-/// A cgroup's path without the mount point; of version 1 without the hierarchy's name either.
-fn below_mount(path: &str) -> String {
-    let path = path
-        .strip_prefix("/sys/fs/cgroup")
-        .map_or(path, |path| path.strip_prefix("/memory").unwrap_or(path));
-    format!("/{}", path.trim_matches('/')).trim_end_matches('/').to_string()
-}
-
-/// The path of a unit's cgroup, from that of one of its processes.
-fn of_unit(process: &Process, name: &str) -> Option<String> {
-    let path = process.cgroup.as_deref()?;
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        parts.push(part);
-        let rest = part.strip_prefix(name);
-        if rest.is_some_and(|rest| ["", ".service", ".scope", ".slice"].contains(&rest)) {
-            return Some(parts.join("/"));
-        }
-    }
-    None
-}
-
 fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
     let what = format!("pid {} ({})", process.pid, report::format::name(&process.name, 20));
     match error {
@@ -383,8 +357,6 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use units::Pid;
-
     use super::*;
 
     #[test]
@@ -395,26 +367,5 @@ mod tests {
         for wrong in ["", "5", "ms", "-1s", "NaNs", "1e300s", "5h"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_units_cgroup_is_a_part_of_its_processes_path() {
-        let process = |cgroup: &str| Process {
-            pid: Pid(1),
-            start_ticks: 1,
-            parent: Pid(0),
-            name: "x".into(),
-            command: Vec::new(),
-            user: None,
-            cgroup: Some(cgroup.into()),
-            unit: None,
-        };
-        let path = |cgroup, name| of_unit(&process(cgroup), name);
-        let nested = "/system.slice/pg.service/inner";
-        assert_eq!(path(nested, "pg").as_deref(), Some("/system.slice/pg.service"));
-        assert_eq!(path(nested, "system.slice").as_deref(), Some("/system.slice"));
-        assert_eq!(path(nested, "p"), None);
-        assert_eq!(below_mount("/sys/fs/cgroup/memory/a/"), "/a");
-        assert_eq!((below_mount("a/b"), below_mount("/")), ("/a/b".into(), String::new()));
     }
 }
