@@ -1,28 +1,19 @@
 //! `superpage pool plan`: prints the number of pages that programs take of a pool, from their mappings.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+mod peak;
 
-use experiment::watch::{AT_PEAK, NEAR_PEAK};
+use host::Root;
 use host::pool::{RelatedSettings, Status, exact};
-use host::{Root, process};
-use launch::{Pages, Recipe, Start, Streams, Word};
+use launch::Word;
 use serde_json::json;
-use services::{
-    Application, Bound, Demand, Identity, Image, LeftOut, Need, OwnFigure, Process, SharedKind,
-    Source, SpaceError, largest_backed,
-};
-use units::{ByteSize, PageSize, Pid};
+use services::{Application, Bound, LeftOut, Need, OwnFigure, SharedKind, Source};
+use units::{ByteSize, PageSize};
 
 use super::show;
-use crate::background::{self, Descendants};
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
-use operations::{facts, signals};
+use peak::Peak;
 
 /// Print how large a pool a program or running processes need.
 ///
@@ -63,12 +54,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let selected = targets::select(&root, &targets)?;
         peak.unknown.extend(selected.unknown.iter().map(ToString::to_string));
         let mut progress = Progress::new(args.json, "reading memory");
-        peak.look(&root, &selected.processes, &mut |done| {
+        peak.read(&root, &selected.processes, &mut |done| {
             progress.tell(done, Some(selected.processes.len() as u64), String::new);
         });
         progress.clear();
     } else {
-        peak = watch(&args.command, peak)?;
+        peak = peak::watch(&args.command, peak)?;
     }
     if peak.images.is_empty() {
         return Err(match peak.unknown.first() {
@@ -85,7 +76,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             .pools
             .sizes
             .iter()
-            .map(|(size, pool)| Row::new(*size, peak.need(*size), pool.unreserved()))
+            .map(|(size, pool)| Row {
+                size: *size,
+                need: peak.need(*size),
+                free: pool.unreserved(),
+            })
             .collect(),
         settings: RelatedSettings::read(&root),
         status,
@@ -109,211 +104,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(if plan.peak.unknown.is_empty() { Done::Fine } else { Done::Negative })
 }
 
-/// The largest need that was seen, and the memory at that time.
-struct Peak {
-    sizes: Vec<PageSize>,
-    limit: u64,
-    /// This process: a child looks like it until it executes the program.
-    own: Option<Image>,
-    needs: BTreeMap<PageSize, Need>,
-    demand: Demand,
-    images: Vec<Image>,
-    identities: BTreeMap<(Pid, u64), Identity>,
-    /// Resident bytes of each process: most at a look, and most that the kernel noted.
-    resident: BTreeMap<(Pid, u64), (u64, u64)>,
-    /// Processes that could not be read, with reasons.
-    unknown: Vec<String>,
-}
-
-impl Peak {
-    fn new(status: &Status) -> Result<Self, Failure> {
-        let root = Root::real();
-        let sizes: Vec<PageSize> = status.pools.sizes.keys().copied().collect();
-        if sizes.is_empty() {
-            return Err(Failure::cannot("this kernel has no pool of any page size"));
-        }
-        let own = Process::read(&root, sys::param::own_pid()).ok().flatten();
-        Ok(Self {
-            sizes,
-            limit: largest_backed(&root),
-            own: own.and_then(|own| Image::read(&root, &own).ok()),
-            needs: BTreeMap::new(),
-            demand: Demand::default(),
-            images: Vec::new(),
-            identities: BTreeMap::new(),
-            resident: BTreeMap::new(),
-            unknown: Vec::new(),
-        })
-    }
-
-    /// Reads the processes, and keeps what is more than before. Tells the number of those done.
-    fn look(&mut self, root: &Root, processes: &[Process], told: &mut dyn FnMut(u64)) {
-        let mut images = Vec::new();
-        for (done, one) in processes.iter().enumerate() {
-            told(done as u64);
-            let mut image = match Image::read(root, one) {
-                Ok(image) if self.own.as_ref().is_some_and(|own| image.is_copy_of(own)) => continue,
-                Ok(image) => image,
-                Err(SpaceError::Ended) => continue,
-                Err(error) => {
-                    let remedy = match error {
-                        SpaceError::Denied(_) => "; run superpage as its user or as root",
-                        _ => "",
-                    };
-                    let name = report::format::name(&one.name, 20);
-                    let why = format!("pid {} ({name}): {error}{remedy}", one.pid);
-                    if !self.unknown.contains(&why) {
-                        self.unknown.push(why);
-                    }
-                    continue;
-                }
-            };
-            let key = (one.pid, one.start_ticks);
-            if let Some(identity) = Identity::read(root, one) {
-                if identity.application == Application::Redis {
-                    image.drop_private();
-                }
-                // The command line of an earlier look may be that of the program that executed this one; redis
-                // overwrites its own by one word.
-                let is_fuller = one.command.len() > 1 || !self.identities.contains_key(&key);
-                if is_fuller {
-                    self.identities.insert(key, identity);
-                }
-            }
-            images.push(image);
-            if let Ok(memory) = process::status(root, one.pid) {
-                let bytes = |size: Option<ByteSize>| size.map_or(0, ByteSize::bytes);
-                let most = self.resident.entry(key).or_default();
-                *most = (most.0.max(bytes(memory.rss)), most.1.max(bytes(memory.peak_rss)));
-            }
-        }
-        if images.is_empty() {
-            return;
-        }
-        let demand = Demand::new(&images, self.limit);
-        let least = self.least();
-        for size in &self.sizes {
-            let need = demand.need(*size, least);
-            let most = self.needs.entry(*size).or_default();
-            if need.pages() >= most.pages() {
-                *most = need;
-            }
-        }
-        // Many processes say more of a server than the few bytes that its start-up mapped for a moment.
-        let extent =
-            |demand: &Demand| (demand.need(least, least).pages(), demand.processes, demand.bytes());
-        if self.images.is_empty() || extent(&demand) >= extent(&self.demand) {
-            (self.demand, self.images) = (demand, images);
-        }
-    }
-
-    fn least(&self) -> PageSize {
-        self.sizes.iter().copied().min().unwrap_or_else(sys::param::page_size)
-    }
-
-    fn need(&self, size: PageSize) -> Need {
-        self.needs.get(&size).copied().unwrap_or_default()
-    }
-
-    /// What the applications among the processes say of themselves.
-    fn figures(&self, root: &Root, default: Option<PageSize>) -> Vec<OwnFigure> {
-        let is_server = |identity: &&Identity| {
-            let is_parent = |other: &Identity| {
-                other.process.pid == identity.process.parent
-                    && other.application == identity.application
-            };
-            // A child of PostgreSQL looks like the server until it changes its title.
-            !self.identities.values().any(is_parent)
-        };
-        let servers = self.identities.values().filter(is_server);
-        servers.map(|identity| identity.figure(root, &self.images, default)).collect()
-    }
-
-    /// Smallest share of a process's peak that a look saw, of the processes that had a page of a pool more.
-    fn seen_share(&self) -> f64 {
-        let page = self.least().bytes();
-        let partly =
-            self.resident.values().filter(|(seen, most)| most.saturating_sub(*seen) >= page);
-        partly.map(|(seen, most)| *seen as f64 / *most as f64).fold(1.0, f64::min)
-    }
-}
-
-/// Runs the program to its end and looks at its memory often: its speed does not matter here.
-fn watch(command: &[Word], mut peak: Peak) -> Result<Peak, Failure> {
-    let relay = signals::Relay::new()?;
-    let plan =
-        launch::resolve(&Recipe::new(Pages::Base), command, &facts::search_path(), &facts::read())?;
-    let stderr = || -> Result<File, Failure> {
-        let copy = std::io::stderr().as_fd().try_clone_to_owned();
-        copy.map(File::from).map_err(|error| Failure::usage(format!("standard error: {error}")))
-    };
-    let start = Start {
-        streams: Streams::Into { stdout: stderr()?, stderr: stderr()? },
-        die_with_parent: true,
-        ..Start::default()
-    };
-    let descendants = Descendants::new().map_err(Failure::cannot)?;
-    let pid = launch::start(&plan, start)?;
-    let relaying = relay.to(pid);
-    let tree = descendants.clone();
-    let (stop, stopped) = channel::<()>();
-    let looker = std::thread::spawn(move || {
-        look_until(&stopped, &tree, &mut peak);
-        peak
-    });
-    let ended = descendants.until_exit(pid);
-    let _ = stop.send(());
-    let looked = looker.join();
-    relaying.stop();
-    ended.map_err(Failure::cannot)?;
-    let (status, _) = sys::wait::reap(pid).map_err(Failure::cannot)?;
-    let peak = looked.map_err(|_| Failure::cannot("the looks at its memory failed"))?;
-    let background = background::words(&descendants.left(pid), "give --pid");
-    if status.code() != Some(0) {
-        let how = signals::how_it_ended(status);
-        exit::say(&format!("the program ended by {how}; its memory until then is counted"));
-        if let Some(background) = background {
-            exit::say(&background);
-        }
-    } else if let Some(background) = background {
-        // Its memory was read until the first process ended, which is not what it needs.
-        return Err(Failure::usage(background));
-    }
-    let share = peak.seen_share();
-    if !peak.images.is_empty() && share < NEAR_PEAK {
-        return Err(Failure::cannot(format!(
-            "its memory was read only when a process had {} of its peak; a program that keeps its memory for a second \
-             is planned for",
-            report::format::percent(share)
-        )));
-    }
-    if share < AT_PEAK {
-        exit::say(&format!(
-            "its memory was read when a process had {} of its peak",
-            report::format::percent(share)
-        ));
-    }
-    Ok(peak)
-}
-
-fn look_until(stopped: &Receiver<()>, tree: &Descendants, peak: &mut Peak) {
-    /// Shortest and longest rest between two looks.
-    const RESTS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
-    let root = Root::real();
-    let began = Instant::now();
-    loop {
-        let look_began = Instant::now();
-        let read = |pid| Process::read(&root, pid).ok().flatten();
-        let processes: Vec<Process> = tree.members().into_iter().filter_map(read).collect();
-        peak.look(&root, &processes, &mut |_| {});
-        // Rests grow with the age of the program; it runs four fifths of the time.
-        let rest = (began.elapsed() / 50).clamp(RESTS.0, RESTS.1).max(look_began.elapsed() * 4);
-        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
-            return;
-        }
-    }
-}
-
 /// Pages of one size, and how many the pool lacks.
 struct Row {
     size: PageSize,
@@ -322,10 +112,6 @@ struct Row {
 }
 
 impl Row {
-    fn new(size: PageSize, need: Need, free: Option<u64>) -> Self {
-        Self { size, need, free }
-    }
-
     /// Pages to add to the pool for `pages`, of which the processes may have some already.
     fn missing(&self, pages: u64) -> Option<u64> {
         let has = self.free?.saturating_add(self.need.held_pages);
@@ -425,7 +211,7 @@ impl Plan {
     fn memory(&self) -> String {
         let demand = &self.peak.demand;
         let least = self.peak.least();
-        let known = |bytes: Option<ByteSize>| bytes.map_or("unknown".into(), |it| it.to_string());
+        let known = |bytes| report::format::known(bytes, |bytes: ByteSize| bytes.to_string());
         let mut rows = Vec::new();
         let large = |bytes: u64| bytes >= least.bytes();
         let shared: Vec<_> =
@@ -580,7 +366,7 @@ impl Plan {
 
 /// The line of a mapping that is not counted.
 fn left_out(one: &LeftOut) -> String {
-    let touched = one.touched_bytes.map_or("unknown".into(), |it| it.to_string());
+    let touched = report::format::known(one.touched_bytes, |bytes| bytes.to_string());
     format!(
         "left out: a private mapping of {} ({touched} touched) of {} {}: larger than memory and swap, so no pool can \
          hold it\n",
