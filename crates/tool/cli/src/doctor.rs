@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::exit::{self, Done, Failure};
 use crate::pool::show;
 
-/// Judge this machine's settings of superpages, and say what mends them.
+/// Check this machine's settings of superpages, and print how to fix them.
 ///
 /// Each finding names the files that were read, why it matters, the commands for now, and the lines or boot parameters
 /// that last. Nothing is changed. What could not be read is counted as unknown, never as fine; root sees most. A machine

@@ -1,4 +1,4 @@
-//! `superpage exporter`: metrics of superpages, for Prometheus and what understands OpenMetrics.
+//! `superpage exporter`: metrics of superpages, for Prometheus and other readers of OpenMetrics.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -133,7 +133,7 @@ pub fn whole_sample(sampler: &mut Sampler, asked: &Interrupting) -> Result<Sampl
     }
 }
 
-/// Answers scrapes in a thread of its own, until the process ends.
+/// Answers scrapes in a thread, until the process ends.
 fn serve(listener: &Arc<Listener>, shared: &Shared) -> Result<(), Failure> {
     let address = listener.address();
     match address {
@@ -142,7 +142,7 @@ fn serve(listener: &Arc<Listener>, shared: &Shared) -> Result<(), Failure> {
     }
     if !address.is_local() {
         exit::say(
-            "whoever reaches this address can read names of units and cgroups, and their memory",
+            "every client that reaches this address can read the names of units and cgroups, and their memory",
         );
     }
     let shared = Arc::clone(shared);

@@ -6,7 +6,7 @@ use regex::Regex;
 use services::{SelectError, Selected, Target};
 use units::Pid;
 
-/// Which running processes are meant; together they add up.
+/// Selects running processes; several flags add up.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Processes")]
 pub struct TargetArgs {

@@ -1,4 +1,4 @@
-//! `superpage map`: the memory of running processes, where superpages are, and why not elsewhere.
+//! `superpage map`: the memory of running processes, where it is on superpages, and why the rest is not.
 
 mod launched;
 mod picture;
@@ -89,8 +89,8 @@ const AFTER: &str = "\
 With a program, the table goes to standard error: standard output is the program's. A program that stopped \
 itself is continued once it is mapped.
 
-Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 the process may not be read, or not possible on \
-this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
+Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 no permission to \
+read the process, or not possible on this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
 const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
 
@@ -108,7 +108,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (false, []) => {
             let found = Found::read(&Root::real(), &targets, &args)?;
             found.deliver(&args, false)?;
-            // smaps was asked for and is too dear.
+            // --smaps was given, and reading would exceed the budget.
             Ok(match table::too_dear(&found.maps) {
                 Some(line) => {
                     exit::say(&line);
@@ -175,7 +175,7 @@ impl Found {
         let (options, several) = (args.options(), selected.processes.len() > 1);
         if several && (args.html.is_some() || args.svg.is_some()) {
             return Err(Failure::usage(format!(
-                "--html and --svg draw one process, and {} are meant; name one by its pid",
+                "--html and --svg draw one process, and {} are selected; give one pid",
                 selected.processes.len()
             )));
         }
@@ -327,7 +327,7 @@ fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
     match error {
         SpaceError::Ended | SpaceError::Executes => Failure::usage(format!("{what}: {error}")),
         SpaceError::Denied(_) => {
-            // Anybody may read this much.
+            // Every user may read the resident size.
             let counted = host::process::status(root, process.pid).ok();
             let total = counted.and_then(|counted| counted.total());
             let resident = report::format::known(total, |bytes| bytes.to_string());

@@ -1,4 +1,4 @@
-//! Draws the state of `superpage top` into a terminal of any size. Nothing is said by colour alone.
+//! Draws the state of `superpage top` into a terminal of any size. No information is in colour alone.
 
 use std::borrow::Cow;
 
@@ -223,7 +223,7 @@ const FIGURES: [(&str, usize, Option<Sort>); 7] = [
     ("AGE", 4, Some(Sort::Age)),
 ];
 
-/// Width of the first column and of the user's. A narrow terminal shows no user of a group: its name needs the room.
+/// Width of the first column and of the user's. A narrow terminal has no column of users of groups: it has space for the name only.
 const FIRST: usize = 7;
 const USER: usize = 8;
 
@@ -235,7 +235,7 @@ fn user_column(user: &str, is_process: bool, is_wide: bool) -> String {
     }
 }
 
-/// The terminal width from which faults are told apart and the place of a process is shown.
+/// The terminal width from which the table shows major faults, and the unit and cgroup of a process.
 const WIDE: usize = 120;
 
 fn draw_rows(frame: &mut Frame, state: &State, lines: &[Line], area: Rect, colours: Colours) {
@@ -622,7 +622,7 @@ khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
                 state.key(if key.is_control() { Key::Enter } else { Key::Char(key) }, 18);
             }
             let sizes = [(1, 1), (10, 3), (40, 6), (80, 24), (119, 30), (120, 30), (200, 60)];
-            // A narrow terminal has no room for names, or not for all figures.
+            // A narrow terminal has no space for names, or not for all figures.
             let narrow = (1..80).map(|width| (width, 24));
             for (width, height) in sizes.into_iter().chain(narrow) {
                 let text = screen(&state, width, height);

@@ -1,4 +1,4 @@
-//! `superpage top`: processes, units and cgroups by their superpages, again and again.
+//! `superpage top`: processes, units and cgroups by their superpages, live.
 
 mod draw;
 mod state;
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// Prints one sample, an interval after the first look: rates need two.
+/// Prints one sample, an interval after a first one: rates need two.
 fn once(args: &Args, mut sampler: Sampler) -> Result<Done, Failure> {
     let asked = interrupting()?;
     let began = Instant::now();
@@ -184,7 +184,7 @@ fn sample_in_a_thread(
     let (interval, budget) = (args.interval, args.interval.mul_f64(args.budget / 100.0));
     let (wake, woken) = channel();
     let work = move || {
-        // A budget of half an interval for the first look: a screen full of figures that are not there helps nobody.
+        // The first sample has a budget of half an interval, so that few figures are missing on the first screen.
         let mut next = interval / 2;
         loop {
             let began = Instant::now();

@@ -20,8 +20,8 @@ use peak::Peak;
 /// The kernel reserves pages for a mapping when it is made. Shared memory therefore counts whole, touched or not, and once
 /// for all processes; private memory counts as `superpage run --pages hugetlb` takes it. A program after `--` runs on base
 /// pages to its end, without input, and its output goes to standard error; the largest need is printed. Run it under the
-/// load that the pool is for. PostgreSQL and java are asked for their own figures, in processes of their own. Nothing is
-/// changed, and smaps is not read.
+/// load that the pool is for. PostgreSQL and java print their own figures, in separate processes. Nothing is changed, and
+/// smaps is not read.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let targets = args.targets.targets();
     if args.command.is_empty() && targets.is_empty() {
         return Err(Failure::usage(
-            "nothing to plan for: give -- PROGRAM, or --pid, --cgroup, --unit or --match for running processes",
+            "no process named; give -- PROGRAM, or --pid, --cgroup, --unit or --match for running processes",
         ));
     }
     let root = Root::real();
@@ -93,12 +93,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else {
         exit::print(&plan.text())?;
     }
-    const MOST_TOLD: usize = 5;
-    for why in plan.peak.unknown.iter().take(MOST_TOLD) {
+    const MOST_SAID: usize = 5;
+    for why in plan.peak.unknown.iter().take(MOST_SAID) {
         exit::say(&format!("not counted: {why}"));
     }
-    if plan.peak.unknown.len() > MOST_TOLD {
-        let more = plan.peak.unknown.len() - MOST_TOLD;
+    if plan.peak.unknown.len() > MOST_SAID {
+        let more = plan.peak.unknown.len() - MOST_SAID;
         exit::say(&format!("not counted: {more} more processes (--json lists them)"));
     }
     Ok(if plan.peak.unknown.is_empty() { Done::Fine } else { Done::Negative })
@@ -268,7 +268,7 @@ impl Plan {
                 Bound::AtMost => "at most ",
             };
             let source = match figure.source {
-                Source::Asked => "as it says itself",
+                Source::Asked => "as it reports itself",
                 Source::Mapping => "the length of its shared mapping",
                 Source::Settings | Source::None => "from its settings",
             };
@@ -280,7 +280,7 @@ impl Plan {
             text += "it asks for no pages of a pool, and under superpage run jemalloc's memory (MAP_NORESERVE) stays off the \
                      pool; use THP (superpage run)\n";
         } else {
-            text += "it tells no figure of its own\n";
+            text += "it reports no figure itself\n";
         }
         let parts: Vec<String> = figure
             .parts
@@ -349,7 +349,7 @@ impl Plan {
                 "limits: shmget(SHM_HUGETLB) needs CAP_IPC_LOCK or vm.hugetlb_shm_group = GROUP";
             let group = self.figures.iter().find(|it| it.uses_sysv).and_then(|it| it.group);
             text += &group.map_or(String::new(), |group| format!(" (its group is {group})"));
-            text += " (superpage pool shm --group GROUP); LimitMEMLOCK= is an obsolete way\n";
+            text += " (superpage pool shm --group GROUP); LimitMEMLOCK= is obsolete for this\n";
             let segments =
                 self.peak.demand.shared.iter().filter(|object| object.kind == SharedKind::SysV);
             let largest = segments.map(|object| object.bytes.bytes()).max().unwrap_or(0);
