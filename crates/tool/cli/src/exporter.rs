@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use experiment::execute::Interrupt;
 use host::Root;
 use monitor::serve::{Address, Listener};
 use monitor::{Budget, Metrics, Sample, Sampler};
@@ -61,11 +60,6 @@ pub fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "expected 0.01 to 100 percent".to_string())
 }
 
-/// Catches ^C, TERM and HUP while the result lives.
-pub fn interrupting() -> Result<Interrupting, Failure> {
-    signals::interrupt_experiment(Arc::new(Interrupt::default()))
-}
-
 /// The sample that scrapes get.
 type Shared = Arc<Mutex<Option<(Arc<Sample>, Instant, u64)>>>;
 
@@ -90,7 +84,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             Some(Listener::bind(&address).map_err(Failure::cannot)?)
         }
     };
-    let interrupting = interrupting()?;
+    let interrupting = signals::interrupt_experiment(Arc::default())?;
     let mut sampler = Sampler::new(&root, targets);
     if args.once {
         return once(&args, &mut sampler, &interrupting);
@@ -183,14 +177,7 @@ fn keep_sampling(
             }
             is_written = true;
         }
-        while began.elapsed() < args.interval {
-            if asked.received().is_some() {
-                return Ok(());
-            }
-            let left = args.interval.saturating_sub(began.elapsed());
-            std::thread::sleep(left.min(Duration::from_millis(200)));
-        }
-        if asked.received().is_some() {
+        if !asked.sleep_until(began + args.interval) {
             return Ok(());
         }
     }

@@ -4,6 +4,7 @@ mod draw;
 mod state;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use sys::input::{Waited, wait};
 use units::{ByteSize, Pid};
 
 use crate::exit::{self, Done, Failure};
-use crate::exporter::{interrupting, interval, percent, whole_sample};
+use crate::exporter::{interval, percent, whole_sample};
 use crate::pool::show;
 use crate::targets::{self, TargetArgs};
 use draw::Colours;
@@ -74,14 +75,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 /// Prints one sample, an interval after a first one: rates need two.
 fn once(args: &Args, mut sampler: Sampler) -> Result<Done, Failure> {
-    let asked = interrupting()?;
+    let asked = signals::interrupt_experiment(Arc::default())?;
     let began = Instant::now();
     let nothing = Budget::Cpu(Duration::ZERO);
     sampler.sample(nothing, &mut |_| true).map_err(Failure::cannot)?;
-    while began.elapsed() < args.interval && asked.received().is_none() {
-        let left = args.interval.saturating_sub(began.elapsed());
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
+    asked.sleep_until(began + args.interval);
     let sample = whole_sample(&mut sampler, &asked)?;
     if args.json {
         let document = serde_json::to_value(&sample).map_err(Failure::usage)?;
@@ -162,7 +160,7 @@ enum News {
 
 /// The screen, until `q` or a signal.
 fn live(args: &Args, sampler: Sampler) -> Result<Done, Failure> {
-    let asked = interrupting()?;
+    let asked = signals::interrupt_experiment(Arc::default())?;
     let (send, news) = channel();
     let wake = sample_in_a_thread(args, sampler, send.clone())?;
     // Restores the terminal when a thread panics, too.
