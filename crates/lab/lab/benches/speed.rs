@@ -323,7 +323,7 @@ fn designs() {
 }
 
 /// Memory of the simulation in bytes: the growth of the process from the start of a program to its end. Each
-/// measurement has a process of its own, in which no memory is left of others.
+/// measurement runs in a separate process, so memory of other measurements does not count.
 fn memory() {
     for (regions, each) in [(1u32 << 14, 0u32), (1 << 14, 1), (1 << 14, 512)] {
         for utilisation in [false, true] {

@@ -39,7 +39,7 @@ mod text;
 #[path = "../src/prepare/zero.rs"]
 mod zero;
 
-/// Each file of the library with unit tests is compiled into this program: elsewhere these tests would not run.
+/// Each file of the library with unit tests is compiled into this program, because no other test program runs these tests.
 #[test]
 fn no_unit_test_of_the_library_is_left_out() {
     fn with_tests(directory: &std::path::Path, found: &mut Vec<String>) {

@@ -2,7 +2,7 @@
 
 use units::{ByteSize, Pid};
 
-use crate::Root;
+use crate::{ReadError, Root};
 
 /// Bytes that this process's cgroup and all its ancestors still allow without reclaim. `None` if no limit is set or
 /// readable.
@@ -19,6 +19,39 @@ pub fn memory_available(root: &Root) -> Option<ByteSize> {
 /// [`memory_available`] of another process.
 pub fn memory_available_of(root: &Root, pid: Pid) -> Option<ByteSize> {
     min_headroom(root, &format!("/proc/{pid}/cgroup"), |group| group.reclaimable(root))
+}
+
+/// `memory.stat` of a cgroup with the groups below it, of version 1 or 2.
+#[derive(Debug, Clone)]
+pub struct MemoryStat {
+    /// Whether the cgroup is of version 1, whose keys for sums over the groups below start with `total_`.
+    pub is_v1: bool,
+    /// The cgroup's directory.
+    pub directory: String,
+    text: String,
+}
+
+impl MemoryStat {
+    /// Reads the file of the cgroup with this path, as in `/proc/PID/cgroup`. Tries version 1 first: where both versions are
+    /// mounted, version 2 has no memory controller.
+    ///
+    /// # Errors
+    /// Neither hierarchy has the file, or it cannot be read.
+    pub fn read(root: &Root, path: &str) -> Result<Self, ReadError> {
+        let path = path.trim_end_matches('/');
+        let read = |top: &str, is_v1| {
+            let directory = format!("{top}{path}");
+            let text = root.read(&format!("{directory}/memory.stat"))?;
+            Ok(Self { is_v1, directory, text })
+        };
+        read("/sys/fs/cgroup/memory", true).or_else(|_: ReadError| read("/sys/fs/cgroup", false))
+    }
+
+    /// The number of a key; `None`: this version or kernel has no such key.
+    pub fn get(&self, key: &str) -> Option<u64> {
+        let mut fields = self.text.lines().filter_map(|line| line.split_once(' '));
+        fields.find(|(name, _)| *name == key)?.1.trim().parse().ok()
+    }
 }
 
 /// A group in the directory `path`; `v1` selects the file names of version 1.

@@ -88,8 +88,8 @@ impl Root {
         File::open(&path).and_then(text).map_err(|source| ReadError::Io { path, source })
     }
 
-    /// Like [`Root::read`], for files that are not the kernel's: whoever may write their directory may put a pipe there,
-    /// which is not waited for. `None`: what is there is no regular file.
+    /// Like [`Root::read`], for files that are not the kernel's, where a user who may write the directory may put a
+    /// pipe: a pipe is not waited for. `None`: not a regular file.
     pub fn read_regular(&self, path: &str) -> Result<Option<String>, ReadError> {
         let path = self.path(path);
         let read = sys::trust::open_regular(&path).and_then(|file| file.map(text).transpose());

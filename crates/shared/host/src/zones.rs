@@ -221,9 +221,13 @@ impl FreeContiguity {
     /// # Errors
     /// `/proc/buddyinfo` cannot be read.
     pub fn for_programs(root: &Root, superpage: PageSize) -> Result<Self, ReadError> {
-        let mut zones = ZoneFree::read(root)?;
-        zones.retain(|zone| zone.zone != "DMA");
-        Ok(Self::from_zones(&zones, root.page_size(), superpage))
+        Ok(Self::for_programs_of(&ZoneFree::read(root)?, root.page_size(), superpage))
+    }
+
+    /// [`Self::for_programs`] of zones that were read.
+    pub fn for_programs_of(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
+        let zones: Vec<_> = zones.iter().filter(|zone| zone.zone != "DMA").cloned().collect();
+        Self::from_zones(&zones, base, superpage)
     }
 
     /// Computes the contiguity of `zones`; `base` is the base page size.

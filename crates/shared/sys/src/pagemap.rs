@@ -414,7 +414,7 @@ mod tests {
         const MADV_GUARD_INSTALL: i32 = 102; // linux/mman.h, Linux 6.13
         let mapping = Mapping::anonymous(64 << 20, Backing::Pages).unwrap();
         let address = mapping.address() as *mut libc::c_void;
-        // SAFETY: guards for memory of this test's own that nobody touches.
+        // SAFETY: this test's memory becomes guard regions, and no code touches it.
         if unsafe { libc::madvise(address, 32 << 20, MADV_GUARD_INSTALL) } != 0 {
             testkit::skipped!("this kernel has no guard regions");
             return;

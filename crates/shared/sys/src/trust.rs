@@ -96,10 +96,10 @@ pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
     }
-    open_waiting_for_nobody(path)
+    open_without_waiting(path)
 }
 
-fn open_waiting_for_nobody(path: &Path) -> io::Result<Option<File>> {
+fn open_without_waiting(path: &Path) -> io::Result<Option<File>> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     Ok(file.metadata()?.is_file().then_some(file))
@@ -166,7 +166,7 @@ mod tests {
             assert!(open_regular(other).unwrap().is_none(), "{}", other.display());
         }
         // As if the pipe had replaced a file since the first look.
-        assert!(open_waiting_for_nobody(&pipe).unwrap().is_none());
+        assert!(open_without_waiting(&pipe).unwrap().is_none());
         let error = open_regular(&base.path().join("none")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

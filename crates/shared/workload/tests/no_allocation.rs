@@ -13,7 +13,7 @@ use units::ByteSize;
 struct Counting;
 
 thread_local! {
-    /// Allocations of this thread; the test harness has threads of its own.
+    /// Allocations of this thread; threads of the test harness do not count.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -85,18 +85,10 @@ pub(crate) fn read(root: &Root) -> (Vec<ProcessFacts>, Vec<Unknown>) {
 }
 
 fn jvm(process: &Process) -> Vec<Program> {
-    let is_java = |word: &String| word.rsplit('/').next() == Some("java");
-    if !process.command.first().is_some_and(is_java) {
+    if process.program_name() != "java" {
         return Vec::new();
     }
-    // The last of `+` and `-` counts.
-    let is_on = |flag: &str| {
-        let mut set = process.command.iter().rev().filter_map(|word| {
-            let rest = word.strip_prefix("-XX:")?;
-            (&rest[rest.len().min(1)..] == flag).then(|| rest.starts_with('+'))
-        });
-        set.next().unwrap_or(false)
-    };
+    let is_on = |name: &str| services::jvm_switch(&process.command, name) == Some(true);
     match (is_on("UseTransparentHugePages"), is_on("UseLargePages")) {
         (true, _) => vec![Program::JvmThp],
         (false, true) => vec![Program::JvmHugetlb],
@@ -161,8 +153,7 @@ impl Postgres {
     /// Reads the settings of a server's first process; `None` if this is none, or its files cannot be read.
     pub(crate) fn read(root: &Root, facts: &ProcessFacts) -> Option<Self> {
         let process = &facts.process;
-        let program = process.command.first()?.rsplit('/').next()?;
-        if !["postgres", "postmaster"].contains(&program) {
+        if !["postgres", "postmaster"].contains(&process.program_name()) {
             return None;
         }
         let words = &process.command;

@@ -1,5 +1,6 @@
-//! `CgroupMemory`: what the kernel counts for a cgroup, cheaply and without reading any process.
+//! `CgroupCounters`: what the kernel counts for a cgroup, cheaply and without reading any process.
 
+use host::cgroup::MemoryStat;
 use host::{Pressure, Root};
 use serde::Serialize;
 use units::ByteSize;
@@ -7,7 +8,7 @@ use units::ByteSize;
 /// Counters and sizes of a cgroup and the groups below it, from `memory.stat` and `memory.pressure`. A field is `None`
 /// where the file or this version of cgroups does not have it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct CgroupMemory {
+pub struct CgroupCounters {
     /// Anonymous bytes on THP.
     pub anonymous_superpages: Option<ByteSize>,
     /// Number of page faults.
@@ -22,38 +23,28 @@ pub struct CgroupMemory {
     pub pressure: Option<Pressure>,
 }
 
-impl CgroupMemory {
+impl CgroupCounters {
     /// Reads the files of the cgroup with this path, as in `/proc/PID/cgroup`. `None`: the group is gone, or is not below
     /// this mount of cgroups, as in a container.
     pub fn read(root: &Root, path: &str) -> Option<Self> {
-        let path = path.trim_end_matches('/');
-        // Version 1 first: where both are mounted, version 2 has no memory controller.
-        let first = format!("/sys/fs/cgroup/memory{path}");
-        if let Ok(text) = root.read(&format!("{first}/memory.stat")) {
+        let stat = MemoryStat::read(root, path).ok()?;
+        if stat.is_v1 {
             return Some(Self {
-                anonymous_superpages: number(&text, "total_rss_huge").map(ByteSize),
-                faults: number(&text, "total_pgfault"),
-                major_faults: number(&text, "total_pgmajfault"),
+                anonymous_superpages: stat.get("total_rss_huge").map(ByteSize),
+                faults: stat.get("total_pgfault"),
+                major_faults: stat.get("total_pgmajfault"),
                 ..Self::default()
             });
         }
-        let second = format!("/sys/fs/cgroup{path}");
-        let text = root.read(&format!("{second}/memory.stat")).ok()?;
         Some(Self {
-            anonymous_superpages: number(&text, "anon_thp").map(ByteSize),
-            faults: number(&text, "pgfault"),
-            major_faults: number(&text, "pgmajfault"),
-            superpage_faults: number(&text, "thp_fault_alloc"),
-            collapses: number(&text, "thp_collapse_alloc"),
-            pressure: Pressure::read(root, &format!("{second}/memory.pressure")).ok(),
+            anonymous_superpages: stat.get("anon_thp").map(ByteSize),
+            faults: stat.get("pgfault"),
+            major_faults: stat.get("pgmajfault"),
+            superpage_faults: stat.get("thp_fault_alloc"),
+            collapses: stat.get("thp_collapse_alloc"),
+            pressure: Pressure::read(root, &format!("{}/memory.pressure", stat.directory)).ok(),
         })
     }
-}
-
-/// The number of a line `key number`.
-fn number(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
-    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -76,15 +67,15 @@ mod tests {
         let pressure =
             "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.00 avg60=0 avg300=0 total=0\n";
         file("a.slice/memory.pressure", pressure);
-        let second = CgroupMemory::read(&root, "/a.slice").unwrap();
+        let second = CgroupCounters::read(&root, "/a.slice").unwrap();
         assert_eq!(second.anonymous_superpages, Some(ByteSize(4096)));
         assert_eq!((second.faults, second.major_faults), (Some(7), Some(2)));
         assert_eq!((second.superpage_faults, second.collapses), (Some(3), None));
         assert_eq!(second.pressure.map(|pressure| pressure.some.recent), Some(0.01));
         file("memory/a.slice/memory.stat", "rss_huge 5\ntotal_rss_huge 2097152\ntotal_pgfault 9\n");
-        let first = CgroupMemory::read(&root, "/a.slice/").unwrap();
+        let first = CgroupCounters::read(&root, "/a.slice/").unwrap();
         assert_eq!(first.anonymous_superpages, Some(ByteSize(2 << 20)));
         assert_eq!((first.faults, first.superpage_faults, first.pressure), (Some(9), None, None));
-        assert_eq!(CgroupMemory::read(&root, "/b"), None);
+        assert_eq!(CgroupCounters::read(&root, "/b"), None);
     }
 }

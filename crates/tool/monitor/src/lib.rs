@@ -13,7 +13,7 @@ mod sampler;
 pub mod serve;
 mod walk;
 
-pub use cgroup::CgroupMemory;
+pub use cgroup::CgroupCounters;
 pub use machine::{Machine, MachineMemory, Pool, Rates};
 pub use metrics::Metrics;
 pub use sample::{Cost, Group, Grouping, Row, Sample, Unread, groups};

@@ -106,8 +106,7 @@ impl Machine {
             unknown.push(Unknown { what: "transparent huge pages".to_string(), why });
         }
         let free_superpages = free_blocks.as_ref().zip(superpage).and_then(|(zones, superpage)| {
-            let usable: Vec<_> = zones.iter().filter(|zone| zone.zone != "DMA").cloned().collect();
-            FreeContiguity::from_zones(&usable, root.page_size(), superpage).superpages
+            FreeContiguity::for_programs_of(zones, root.page_size(), superpage).superpages
         });
         let rates = before.and_then(|(before, seconds)| {
             let grown = counters.as_ref()?.since(before.counters.as_ref()?);

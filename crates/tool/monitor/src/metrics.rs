@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use units::ByteSize;
 
-use crate::cgroup::CgroupMemory;
+use crate::cgroup::CgroupCounters;
 use crate::machine::Pool;
 use crate::sample::{Group, Grouping, Sample, groups};
 use crate::walk::Mapped;
@@ -64,6 +64,26 @@ type Labels = Vec<(&'static str, String)>;
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 impl Writer<'_> {
+    fn family(
+        &mut self,
+        kind: MetricType,
+        name: &str,
+        unit: Option<Unit>,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, Option<f64>)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in values {
+            let Some(value) = value else { continue };
+            let place = family.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value).encode(place)?,
+                _ => ConstGauge::new(value).encode(place)?,
+            }
+        }
+        Ok(())
+    }
+
     fn gauges(
         &mut self,
         name: &str,
@@ -71,13 +91,7 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels, Option<f64>)>,
     ) -> fmt::Result {
-        let kind = MetricType::Gauge;
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            let Some(value) = value else { continue };
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        self.family(MetricType::Gauge, name, unit, help, values)
     }
 
     fn counters(
@@ -87,13 +101,7 @@ impl Writer<'_> {
         help: &str,
         values: impl IntoIterator<Item = (Labels, Option<f64>)>,
     ) -> fmt::Result {
-        let kind = MetricType::Counter;
-        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        for (labels, value) in values {
-            let Some(value) = value else { continue };
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        self.family(MetricType::Counter, name, unit, help, values)
     }
 
     fn gauge(
@@ -205,8 +213,8 @@ impl Metrics {
         let named = self.sample.cgroups.iter().filter_map(|group| {
             Some((vec![("cgroup", group.cgroup.clone()?)], group.kernel.as_ref()?))
         });
-        let named: Vec<(Labels, &CgroupMemory)> = named.collect();
-        let each = |value: &dyn Fn(&CgroupMemory) -> Option<f64>| -> Vec<(Labels, Option<f64>)> {
+        let named: Vec<(Labels, &CgroupCounters)> = named.collect();
+        let each = |value: &dyn Fn(&CgroupCounters) -> Option<f64>| -> Vec<(Labels, Option<f64>)> {
             named.iter().map(|(labels, kernel)| (labels.clone(), value(kernel))).collect()
         };
         out.gauges(
@@ -509,7 +517,7 @@ mod tests {
         let waits = Stalled { recent: 0.5, seconds: 2.5 };
         machine.pressure = Some(Pressure { some: waits, full: waits });
         let mut cgroups = groups(&rows, Grouping::Cgroup);
-        cgroups[1].kernel = Some(CgroupMemory { faults: Some(4), ..CgroupMemory::default() });
+        cgroups[1].kernel = Some(CgroupCounters { faults: Some(4), ..CgroupCounters::default() });
         let sample = Sample {
             interval: None,
             machine,

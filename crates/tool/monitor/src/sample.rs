@@ -6,7 +6,7 @@ use host::Unknown;
 use serde::Serialize;
 use units::{ByteSize, Pid};
 
-use crate::cgroup::CgroupMemory;
+use crate::cgroup::CgroupCounters;
 use crate::machine::Machine;
 use crate::walk::Mapped;
 
@@ -110,7 +110,7 @@ pub struct Group {
     /// Page faults per second that needed I/O.
     pub major_faults: Option<f64>,
     /// What the kernel counts for the cgroup.
-    pub kernel: Option<CgroupMemory>,
+    pub kernel: Option<CgroupCounters>,
 }
 
 /// What a sample cost.

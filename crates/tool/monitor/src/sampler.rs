@@ -16,7 +16,7 @@ use sys::param::{monotonic_time, own_pid, process_cpu_time, thread_cpu_time};
 use sys::user::User;
 use units::{ByteSize, PageSize, Pid};
 
-use crate::cgroup::CgroupMemory;
+use crate::cgroup::CgroupCounters;
 use crate::machine::Machine;
 use crate::sample::{Cost, Grouping, Row, Sample, Unread, groups};
 use crate::walk::{Mapped, Step, Walk};
@@ -132,9 +132,8 @@ impl Sampler {
         let own = self.root.is_real().then(own_pid);
         let mut known = std::mem::take(&mut self.known);
         self.unnamed = 0;
-        let names = self.root.list("/proc")?;
-        let pids = names.iter().filter_map(|name| name.parse().ok().map(Pid));
-        for pid in pids.filter(|pid| Some(*pid) != own) {
+        let pids = process::pids(&self.root)?;
+        for pid in pids.into_iter().filter(|pid| Some(*pid) != own) {
             match self.look(pid, known.remove(&pid), now, interval) {
                 Ok(Some(one)) => {
                     self.known.insert(pid, one);
@@ -284,7 +283,9 @@ impl Sampler {
             stat.start_ticks == turn.start_ticks && stat.stack_start == turn.stack_start
         });
         match result {
-            Ok(mapped) if is_same => {
+            Ok(mut mapped) if is_same => {
+                // The kernel counts its own swap entries. What else looks swapped are markers, such as those of userfaultfd.
+                mapped.swapped = known.swap.map_or(mapped.swapped, |swap| swap.min(mapped.swapped));
                 known.memory = Some((mapped, monotonic_time()));
                 (known.unread, known.error) = (None, None);
                 true
@@ -324,7 +325,7 @@ impl Sampler {
         let mut cgroups = groups(&rows, Grouping::Cgroup);
         for group in &mut cgroups {
             group.kernel =
-                group.cgroup.as_deref().and_then(|path| CgroupMemory::read(&self.root, path));
+                group.cgroup.as_deref().and_then(|path| CgroupCounters::read(&self.root, path));
         }
         Sample {
             interval,

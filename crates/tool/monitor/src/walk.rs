@@ -153,10 +153,9 @@ impl Walk {
                     None => break,
                 },
             };
-            // Special mappings have no pages of their own. Of the other kinds only anonymous memory is told apart, for
-            // which the process's mounts need not be read.
+            // Only anonymous memory is treated differently, which needs no mounts of the process.
             let kind = MappingKind::from_mapping(&mapping, &MemoryMounts::default());
-            if kind == MappingKind::Special || mapping.is_empty() {
+            if !kind.has_pages(&mapping) || mapping.is_empty() {
                 continue;
             }
             let end = parts.first().map_or(from, |first| first.from).saturating_add(self.length);

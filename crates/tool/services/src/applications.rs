@@ -1,8 +1,8 @@
 //! What applications say themselves of the pool that they need: PostgreSQL, the JVM and Redis.
 //!
-//! The application's own program is asked, in a process of its own and as the application's user; the running server
+//! The application's program is asked, in a new process and as the application's user; the running server
 //! gets no signal and no connection. So `jcmd` is not used: it makes the JVM start a thread and open a socket.
-//! As root, a program of another user is executed only if the file belongs to root and nobody else may write it.
+//! As root, a program of another user is executed only if the file belongs to root and no other user may write it.
 //! See docs/decisions/pool.md#11.
 
 use std::io::Read;
@@ -149,7 +149,7 @@ pub enum Bound {
 }
 
 impl Identity {
-    /// Recognizes the process's program; `None`: not an application with figures of its own, or a child of one.
+    /// Recognizes the process's program; `None`: not an application that reports figures, or a child of one.
     pub fn read(root: &Root, process: &Process) -> Option<Self> {
         let link = |name: &str| {
             std::fs::read_link(root.path(&format!("/proc/{}/{name}", process.pid))).ok()
@@ -248,11 +248,7 @@ impl Identity {
     fn jvm(&self, default: Option<PageSize>) -> OwnFigure {
         let mut figure = self.nothing();
         let flags = self.jvm.around(jvm_flags(&self.process.command));
-        let last = |name: &str| {
-            let is =
-                |sign: &str| flags.iter().rposition(|flag| *flag == format!("-XX:{sign}{name}"));
-            is("+").is_some() && is("+") > is("-")
-        };
+        let last = |name: &str| jvm_switch(&flags, name) == Some(true);
         figure.asks = Some(last("UseLargePages") && !last("UseTransparentHugePages"));
         let extra = [
             "-XX:-UseLargePages",
@@ -479,6 +475,18 @@ fn jvm_flags(command: &[String]) -> Vec<String> {
         }
     }
     flags
+}
+
+/// Whether the words of a JVM turn a switch (`-XX:+NAME`, `-XX:-NAME`) on or off: the last one counts. `None`: neither.
+pub fn jvm_switch(words: &[String], name: &str) -> Option<bool> {
+    words.iter().rev().find_map(|word| {
+        let switch = word.strip_prefix("-XX:")?;
+        match (switch.strip_prefix('+'), switch.strip_prefix('-')) {
+            (Some(on), _) if on == name => Some(true),
+            (_, Some(off)) if off == name => Some(false),
+            _ => None,
+        }
+    })
 }
 
 /// Whether a flag of a JVM decides how much memory is reserved.

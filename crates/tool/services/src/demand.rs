@@ -150,7 +150,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Shared and private together. With so many pages, no request finds the pool empty.
+    /// Shared and private together. With this number of pages, no request finds the pool empty.
     pub fn pages(&self) -> u64 {
         self.shared_pages.saturating_add(self.private_pages)
     }
@@ -605,7 +605,7 @@ mod tests {
         let both = Demand::new(&[parent.clone(), child.clone()], u64::MAX);
         assert_eq!(both.need(size(2 * M), size(2 * M)).private_pages, 18 + 5 + 3);
         assert_eq!(both.private[1].inherited_bytes, ByteSize(42 * M));
-        // A program of its own has its stack elsewhere.
+        // An executed program has its stack at another address.
         let text =
             format!("{heap}\n{mapped}\n7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 [stack]");
         let other = image(12, 3, &text);

@@ -12,7 +12,7 @@ pub mod smaps;
 mod space;
 pub mod why;
 
-pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source};
+pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Source, jvm_switch};
 pub use demand::{
     Demand, Image, LeftOut, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
 };

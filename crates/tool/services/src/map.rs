@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use host::cgroup::MemoryStat;
 use host::coverage::{MappingKind, Scanned};
 use host::folios::{self, FolioSizes};
 use host::process::{self, Device, Mapping, Resident};
@@ -100,7 +101,7 @@ pub struct Share {
     pub resident: ByteSize,
     /// Bytes in swap.
     pub swapped: ByteSize,
-    /// Bytes without memory of their own: never touched, or the zero page.
+    /// Bytes without memory behind them: never touched, or the zero page.
     pub empty: ByteSize,
 }
 
@@ -301,7 +302,7 @@ impl Forks {
 
     fn matter_for(&self, reason: Reason, kind: MappingKind) -> bool {
         let is_last =
-            matches!(reason, Reason::NotYet | Reason::NoContiguity { .. } | Reason::NobodyScans);
+            matches!(reason, Reason::NotYet | Reason::NoContiguity { .. } | Reason::ScanDisabled);
         is_last && kind.is_anonymous() && self.left > 0 && self.pagemap.is_some()
     }
 
@@ -377,20 +378,14 @@ impl CgroupMemory {
     /// # Errors
     /// Neither hierarchy has the file, or it cannot be read.
     pub fn read(root: &Root, path: &str) -> Result<Self, ReadError> {
-        let path = path.trim_end_matches('/');
-        let first = root.read(&format!("/sys/fs/cgroup/memory{path}/memory.stat"));
-        let text = first.or_else(|_| root.read(&format!("/sys/fs/cgroup{path}/memory.stat")))?;
-        let value = |name: &str| {
-            let fields = text.lines().filter_map(|line| line.split_once(' '));
-            let found = fields.clone().find(|(key, _)| *key == name);
-            found.and_then(|(_, value)| value.trim().parse().ok()).map(ByteSize)
-        };
+        let stat = MemoryStat::read(root, path)?;
+        let value = |key: &str| stat.get(key).map(ByteSize);
         let less = |all: Option<ByteSize>, part: Option<ByteSize>| {
             Some(ByteSize(all?.bytes().saturating_sub(part?.bytes())))
         };
         let shared = value("total_shmem").or_else(|| value("shmem"));
         Ok(Self {
-            path: path.to_string(),
+            path: path.trim_end_matches('/').to_string(),
             anonymous: value("total_rss").or_else(|| value("anon")),
             anonymous_huge: value("total_rss_huge").or_else(|| value("anon_thp")),
             shared,

@@ -101,7 +101,7 @@ pub fn select(root: &Root, targets: &[Target]) -> Result<Selected, SelectError> 
         let mut hits = vec![false; others.len()];
         let own = root.is_real().then(sys::param::own_pid);
         let ancestors = own.map_or_else(Vec::new, |own| ancestors(root, own));
-        for pid in pids_of(root)?.into_iter().filter(|pid| Some(*pid) != own) {
+        for pid in process::pids(root)?.into_iter().filter(|pid| Some(*pid) != own) {
             match Candidate::read(root, pid) {
                 Ok(Some(candidate)) => {
                     let mut is_meant = false;
@@ -222,6 +222,14 @@ impl Process {
         Candidate { process: self.clone(), cgroups }.is_meant_by(target)
     }
 
+    /// The program's name: the last part of its path, or the process's name. Of a title such as `postgres: writer` or
+    /// `redis-server *:6379`, the first word without the colon.
+    pub fn program_name(&self) -> &str {
+        let first = self.command.first().map_or(self.name.as_str(), String::as_str);
+        let first = first.split([' ', ':']).next().unwrap_or(first);
+        first.rsplit('/').next().unwrap_or(first)
+    }
+
     /// Program and arguments in one line, or the name in brackets, as ps(1) prints it.
     pub fn command_line(&self) -> String {
         match self.command.is_empty() {
@@ -278,14 +286,6 @@ impl Candidate {
             Target::All => true,
         }
     }
-}
-
-/// The numeric names in `/proc`, lowest first.
-fn pids_of(root: &Root) -> Result<Vec<Pid>, ReadError> {
-    let names = root.list("/proc")?;
-    let mut pids: Vec<Pid> = names.iter().filter_map(|name| name.parse().ok().map(Pid)).collect();
-    pids.sort_unstable();
-    Ok(pids)
 }
 
 /// Controllers and path of each line of `/proc/PID/cgroup`: `0::/path` (version 2) or `4:memory:/path` (version 1).

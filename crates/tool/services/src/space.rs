@@ -125,8 +125,7 @@ impl AddressSpace {
             let (start, end) = (mapping.start, mapping.end);
             let mut extent =
                 Extent { mapping, kind, pages: Scanned::default(), blocks: Vec::new() };
-            // The gate VMA is the kernel's; `[vvar]` has no page that counts.
-            if kind != MappingKind::Special || extent.mapping.name == "[vdso]" {
+            if kind.has_pages(&extent.mapping) {
                 let wanted = Categories::PRESENT | Categories::SWAPPED;
                 pagemap.scan_each(start, end, wanted, &mut pace, |regions| {
                     space.add(&mut extent, regions)

@@ -192,7 +192,7 @@ pub enum Reason {
         most: u64,
     },
     /// khugepaged scans nothing (`pages_to_scan` is 0).
-    NobodyScans,
+    ScanDisabled,
     /// No block of free memory is large enough.
     NoContiguity {
         /// Whether khugepaged may compact memory; `None`: unknown.
@@ -331,7 +331,7 @@ fn scanned(machine: &Machine, place: &Place, pages: &Pages) -> Reason {
     }
     match (machine.pages_to_scan, machine.free_superpages) {
         (None, _) => unknown,
-        (Some(0), _) => Reason::NobodyScans,
+        (Some(0), _) => Reason::ScanDisabled,
         (_, Some(0)) => Reason::NoContiguity { compacts: machine.compacts },
         _ => Reason::NotYet,
     }
@@ -557,7 +557,7 @@ mod tests {
             (&fragmented, program, anon(None), FULL, NoContiguity { compacts: Some(true) }),
             (&lazy, program, anon(None), FULL, NoContiguity { compacts: Some(false) }),
             (&blind, program, anon(None), FULL, NotYet),
-            (&idle, program, anon(None), FULL, NobodyScans),
+            (&idle, program, anon(None), FULL, ScanDisabled),
             (&no_limits, program, anon(None), FULL, Unknown { setting: Setting::Khugepaged }),
         ];
         assert!(cases.len() >= 30);

@@ -112,7 +112,7 @@ fn no_figure_of_a_validation_can_be_what_it_cannot_be() {
         why: "a figure that could not be measured is null",
     };
     for document in [OLD, WITH_LIVE] {
-        // Live runs are a document of their own, which other tests cover.
+        // Other tests cover the document of live runs.
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value.as_object_mut().unwrap().remove("live");
         value["workloads"][0]["pairs"][0]["interval"] = vec![0.5, 2.0].into();

@@ -141,7 +141,7 @@ fn reserving(preset: &str, size: &str) -> Design {
     let text = design::designs::preset(preset).expect("a design").text;
     let mut text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
     if size.ends_with('K') {
-        // No page is mapped by an entry of its own, so nothing is split.
+        // No base page has a page-table entry, so nothing is split.
         let is_kept = |line: &&str| !line.starts_with("clean-");
         text = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
         text = text.replace("when = \"prepared\"", "when = \"never\"");

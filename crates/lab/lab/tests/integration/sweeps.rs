@@ -108,7 +108,7 @@ fn any_threads_and_any_split_give_the_same_bytes() {
         assert_eq!(merged(&[store]), expected);
     }
     for shards in [2, 3, 5, 8, 40] {
-        // Each shard has a directory of its own, and the last shard runs first.
+        // Each shard has a separate directory, and the last shard runs first.
         let stores: Vec<(TempDir, Store)> = (0..shards).map(|_| planned(&plan())).collect();
         for (index, (_, store)) in stores.iter().enumerate().rev() {
             run_shard(store, &format!("{index}/{shards}"), 1 + index % 2);

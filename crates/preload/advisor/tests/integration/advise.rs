@@ -276,7 +276,7 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
     assert_eq!(losing(&mut policy, 16), [look, wait(512), Action::GiveUp]);
     policy.state.losses.until = 0;
     policy.state.advised += 64 * MIB;
-    // There are too few losses, or they belong to other processes: this process did not take so many faults.
+    // There are too few losses, or they belong to other processes: this process took fewer faults.
     assert_eq!(losing(&mut policy, 15)[0..2], [look, Action::Read(Source::Free)]);
     assert_eq!(policy.state.look_after, 128 * MIB, "the next look is further away");
     policy.state.advised += 64 * MIB;

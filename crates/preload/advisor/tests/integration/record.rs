@@ -155,7 +155,7 @@ proptest! {
     ) {
         let record = Record { pid, seq, state, event, facts, action };
         let line = record.to_string();
-        // The runtime's buffer has room for a line of this length (`executor::log`).
+        // A line of this length fits into the runtime's buffer (`executor::log`).
         prop_assert!(line.len() < 2048);
         prop_assert!(line.parse::<Begin>().is_err());
         prop_assert_eq!(line.parse::<Record>(), Ok(record));

@@ -240,7 +240,7 @@ fn with_four_superpages(work: impl FnOnce()) {
     let found = PoolsAsFound::note();
     if testkit::leave_free(4) {
         work();
-        // Superpages in use elsewhere may have been freed meanwhile.
+        // Other processes may have freed superpages meanwhile.
         assert!(available() >= 4, "superpages leaked: {} of 4 are free", available());
     } else {
         testkit::skipped!("this machine has no four free superpages");

@@ -114,7 +114,7 @@ impl Pool {
         (is_taken && pool.allow(pages)).then_some(pool)
     }
 
-    /// Allows `pages` in all, not counting pages that others hold. Returns whether this machine's memory has so many,
+    /// Allows `pages` in all, not counting pages that others hold. Returns whether this machine's memory holds that number,
     /// by reserving them.
     #[must_use]
     pub fn allow(&self, pages: u64) -> bool {

@@ -16,7 +16,7 @@ use crate::programs;
 /// Exit code of a program that cannot run on this machine; its last line says why.
 const SKIPPED: i32 = 77;
 
-/// A program that runs longer counts as hanging, which is an outcome of its own.
+/// A program that runs longer counts as hanging, which is a separate outcome.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     if got == pages {
         work();
         let left = number("free_hugepages") - number("resv_hugepages");
-        // Superpages in use elsewhere may have been freed meanwhile.
+        // Other processes may have freed superpages meanwhile.
         assert!(left >= pages, "superpages leaked: {left} of {pages} are free");
     } else {
         testkit::skipped!("this machine has no {pages} free superpages");

@@ -184,7 +184,7 @@ fn child_forks_with_files() {
         let files: Vec<_> =
             (0..8).map(|_| libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr())).collect();
         assert!(files.iter().all(|file| !file.is_null()));
-        // libc's name services keep a state of their own.
+        // libc's name services keep separate state.
         assert!(!libc::getpwnam(c"root".as_ptr()).is_null());
     }
     let read_only = map(2 * MIB);

@@ -50,7 +50,7 @@ fn a_small_heap_takes_little_more() {
     }
 }
 
-/// Natively these objects have mappings of their own, which are unmapped when freed. They must have such mappings, too,
+/// Natively each of these objects has a separate mapping, which is unmapped when freed. Each must have one here, too,
 /// if an arena was grown ahead.
 #[test]
 fn large_objects_are_not_cut_from_what_an_arena_has_ahead() {
@@ -107,7 +107,7 @@ mod exclusive {
             assert!(pool.is_empty(), "{arguments:?}");
         }
         // An arena is grown ahead by some MiB, so for objects of about that size a part is outside. The first 16 MiB of
-        // objects have mappings of their own.
+        // objects have separate mappings.
         for (kib, least) in [("200", 130), ("512", 130), ("1024", 130), ("4096", 130), ("7000", 80)]
         {
             let text = backed("hugetlb:2097152", "base", &["pieces", "160", kib]);

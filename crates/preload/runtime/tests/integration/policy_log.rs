@@ -110,7 +110,7 @@ fn has(actions: &[Action], is: impl Fn(&Action) -> bool) -> bool {
     actions.iter().any(is)
 }
 
-/// Returns a child of this test with a log of its own.
+/// Returns a child of this test with a separate log.
 fn logged(test: &str) -> (Command, tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");

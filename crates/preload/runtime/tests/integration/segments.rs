@@ -105,7 +105,7 @@ mod exclusive {
         let text = run(command);
         assert_eq!(number(&text, "text") + number(&text, "bss"), 0, "{text}");
         let told = std::fs::read_to_string(&report).expect("a report");
-        // The program forks a child, which has a report of its own only if it ends by `exit`.
+        // The program forks a child, which writes a separate report only if it ends by `exit`.
         let number_of = |text: &str, name: &str| -> u64 {
             let rest = text.split_once(&format!("\"{name}\":")).expect("it is in the report").1;
             let end = rest.find(|c: char| !c.is_ascii_digit()).expect("more follows");

@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.memory.periodic_compaction.is_some() && r.memory.reclaim != Reclaim::Compaction;
     // Limits on swapped-out pages of candidates.
     [MOST_SWAPPED, LEAST_PRESENT, SIZES]
-        "a region with least-present pages never has so many swapped out: needs less, or 512 (no limit)"
+        "a region with least-present pages never has that many swapped out: needs less, or 512 (no limit)"
         => scan(r, |scan| {
             limits_swapped(scan) && u64::from(scan.most_swapped) + u64::from(scan.least_present) >= pages(r)
         });

@@ -189,6 +189,12 @@ impl MappingKind {
         }
     }
 
+    /// Whether pages of a mapping of this kind count as the process's memory. Of the kernel's own mappings only `[vdso]`
+    /// has such pages.
+    pub fn has_pages(self, mapping: &Mapping) -> bool {
+        self != Self::Special || mapping.name == "[vdso]"
+    }
+
     /// Whether the mapping is private anonymous memory, which THP may back.
     pub fn is_anonymous(self) -> bool {
         matches!(self, Self::Anonymous | Self::Heap | Self::Stack)

@@ -13,7 +13,7 @@ pub use maps::{Smaps, SmapsEntry};
 pub use mounts::MemoryMounts;
 pub use stat::{KeptLoad, KeptStatus, Load};
 pub use stat::{Stat, is_running, stat};
-pub use tree::{tree, tree_with_stat};
+pub use tree::{pids, tree, tree_with_stat};
 
 /// Whether this process is in the initial pid namespace, where it can see every process (PROC_PID_INIT_INO of
 /// linux/proc_ns.h).

@@ -78,11 +78,21 @@ fn children(root: &Root, parent: Pid) -> Vec<Pid> {
     texts.flat_map(pids).collect()
 }
 
+/// Every process in `/proc`, lowest pid first.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn pids(root: &Root) -> Result<Vec<Pid>, ReadError> {
+    let names = root.list("/proc")?;
+    let mut pids: Vec<Pid> = names.iter().filter_map(|name| name.parse().ok().map(Pid)).collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
 fn all_processes(root: &Root) -> (BTreeMap<Pid, Vec<Pid>>, BTreeMap<Pid, Stat>) {
     let mut by_parent: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
     let mut stats = BTreeMap::new();
-    for name in root.list("/proc").unwrap_or_default() {
-        let Some(pid) = name.parse().ok().map(Pid) else { continue };
+    for pid in pids(root).unwrap_or_default() {
         let Ok(stat) = stat(root, pid) else { continue };
         by_parent.entry(stat.parent).or_default().push(pid);
         stats.insert(pid, stat);

@@ -71,7 +71,7 @@ fn smaps_and_pagemap_scan_agree_on_a_known_layout() {
     assert!(whole.anon_thp.bytes() >= 6 * size && whole.anon_ratio() > Some(0.0));
 }
 
-/// Runs an ignored test of this program in a process of its own, so that memory of other tests is not counted, and a
+/// Runs an ignored test of this program in a separate process, so that memory of other tests is not counted, and a
 /// fork inherits none of their files.
 fn passes_alone(test: &str) {
     let this = std::env::current_exe().expect("this program");

@@ -27,7 +27,7 @@ pub fn reason(reason: Reason) -> String {
         Reason::Swapped { .. } => "swapped out",
         Reason::TooSparse { least } => return format!("fewer than {least} pages resident"),
         Reason::Forked { .. } => "shared after a fork",
-        Reason::NobodyScans => "khugepaged scans nothing",
+        Reason::ScanDisabled => "khugepaged scans nothing",
         Reason::NoContiguity { .. } => "no free superpage",
         Reason::NotYet => "not yet scanned by khugepaged",
         Reason::Unknown { setting } => return format!("unknown: {} unreadable", what(setting)),
@@ -66,7 +66,7 @@ pub fn remedy(reason: Reason) -> Option<String> {
         Reason::Forked { most } => {
             return Some(format!("khugepaged/max_ptes_shared is {most} pages of a superpage"));
         }
-        Reason::NobodyScans => "khugepaged/pages_to_scan is 0",
+        Reason::ScanDisabled => "khugepaged/pages_to_scan is 0",
         Reason::NoContiguity { compacts: Some(false) } => {
             "memory is fragmented, and khugepaged/defrag is 0"
         }

@@ -1,5 +1,6 @@
 //! The hugetlb pools: sizes, limits, mounts and files.
 
+use host::pool::boot::{BootPages, BootPool};
 use host::pool::users::Stale;
 use host::pool::{Status, exact};
 use host::{Pool, Unknown};
@@ -120,8 +121,8 @@ pub(super) fn not_got(facts: &Facts, _: Workload) -> Judged {
                 Err(_) => continue,
             },
             (None, Some((_, pages))) => {
-                let word = format!("hugepagesz={} hugepages={pages}", exact(pool.size.bytes()));
-                (*pages, evidence(&facts.boot.file, word))
+                let words = boot_words(pool.size, BootPages::Anywhere(*pages));
+                (*pages, evidence(&facts.boot.file, words))
             }
             (None, None) => continue,
         };
@@ -129,7 +130,7 @@ pub(super) fn not_got(facts: &Facts, _: Workload) -> Judged {
         if has >= asked {
             continue;
         }
-        let words = format!("hugepagesz={} hugepages={asked}", exact(pool.size.bytes()));
+        let words = boot_words(pool.size, BootPages::Anywhere(asked));
         found.push(Found {
             severity: Severity::Error,
             what: format!(
@@ -242,9 +243,8 @@ pub(super) fn uneven(facts: &Facts, workload: Workload) -> Judged {
             remedy =
                 remedy.run(&["superpage", "pool", "set", &spec, "--node", &node.0.to_string()]);
         }
-        let words: Vec<String> =
-            totals.iter().map(|(node, ..)| format!("{}:{each}", node.0)).collect();
-        let size = exact(pool.size.bytes());
+        let on_nodes = totals.iter().map(|(node, ..)| (*node, each)).collect();
+        let words = boot_words(pool.size, BootPages::OnNodes(on_nodes));
         found.push(Found {
             severity: Severity::Note,
             what: format!(
@@ -254,7 +254,7 @@ pub(super) fn uneven(facts: &Facts, workload: Workload) -> Judged {
             evidence: totals.iter().map(|(_, total, file)| evidence(file, total)).collect(),
             why: "A program on the poorer node takes superpages of the other one, or none if its \
                   memory is bound to its node.",
-            remedy: remedy.boot(format!("hugepagesz={size} hugepages={}", words.join(","))),
+            remedy: remedy.boot(words),
         });
     }
     Ok(found)
@@ -283,6 +283,10 @@ pub(super) fn giant_none(facts: &Facts, workload: Workload) -> Judged {
               make the host's part shortest. They are found reliably only at boot.",
         remedy: Remedy::default().boot("hugepagesz=1G hugepages=COUNT"),
     }])
+}
+
+fn boot_words(size: PageSize, pages: BootPages) -> String {
+    BootPool { size, pages }.kernel_words()
 }
 
 pub(super) fn postgres_short(facts: &Facts, workload: Workload) -> Judged {

@@ -197,7 +197,7 @@ pub(super) fn defrag_stalls(facts: &Facts, workload: Workload) -> Judged {
             evidence(&in_force.file, printed(in_force.choice)),
         ],
         why: "On fragmented memory a fault then takes milliseconds instead of microseconds, also \
-              where nobody asked for a superpage.",
+              where no program asked for a superpage.",
         remedy: Remedy::sysfs(file, "madvise"),
     }])
 }
@@ -577,7 +577,7 @@ pub(super) fn khugepaged_swap(facts: &Facts, _: Workload) -> Judged {
         severity: Severity::Note,
         what: format!("khugepaged swaps up to {swap} pages in to make one superpage"),
         evidence: vec![evidence(&file, swap)],
-        why: "Pages that nobody uses come back from swap and push out others.",
+        why: "Unused pages come back from swap and push out others.",
         remedy: Remedy::sysfs(file, pages / 8),
     }])
 }

@@ -162,7 +162,7 @@ fn machines_of_other_tests_have_what_is_known_of_them() {
         found
     };
     assert_eq!(examine("zen4-6.18", 4), [""; 0]);
-    // A page of 1 GiB that nobody uses, and surplus pages of 2 MiB.
+    // An unused page of 1 GiB, and surplus pages of 2 MiB.
     assert_eq!(examine("two-nodes", 4), ["pool-idle", "pool-surplus"]);
     assert_eq!(examine("old-4.19", 4), [""; 0]);
     assert_eq!(examine("no-thp", 4), ["thp-not-built"]);

@@ -182,8 +182,7 @@ impl Members {
         let own_parent = process::stat(&self.root, own).ok().map(|stat| stat.parent);
         let above = from_upwards(&self.root, own_parent).map(|(pid, _)| pid);
         let above: BTreeSet<Pid> = above.chain([own]).collect();
-        let names = self.root.list("/proc").unwrap_or_default();
-        names.iter().filter_map(|name| name.parse().ok().map(Pid)).any(|pid| {
+        process::pids(&self.root).unwrap_or_default().into_iter().any(|pid| {
             let is_known =
                 above.contains(&pid) || found.contains_key(&pid) || self.stats.contains_key(&pid);
             let stat = if is_known { None } else { process::stat(&self.root, pid).ok() };

@@ -290,7 +290,7 @@ pub fn upper_limit(hits: u64, tries: u64) -> f64 {
     statrs::function::beta::inv_beta_reg(hits as f64 + 1.0, (tries - hits) as f64, 0.99)
 }
 
-/// Returns whether so many hits or more have a probability of less than 0.1 % at this rate (exact, binomial).
+/// Returns whether at least this number of hits has a probability of less than 0.1 % at this rate (exact, binomial).
 fn is_significantly_over(rate: f64, hits: u64, tries: u64) -> bool {
     let (hits, others) = (hits as f64, (tries - hits) as f64);
     hits > 0.0 && statrs::function::beta::beta_reg(hits, others + 1.0, rate) < 0.001

@@ -70,8 +70,7 @@ fn each(
     let devices = devices(root, mounts);
     let mut refused = 0;
     let mut why = String::new();
-    for name in root.list("/proc").unwrap_or_default() {
-        let Some(pid) = name.parse().ok().map(Pid) else { continue };
+    for pid in process::pids(root).unwrap_or_default() {
         match look(pid, &devices, &mut held.files) {
             Ok(()) => {}
             Err(error) if error.is_gone() => {}
