@@ -64,6 +64,12 @@ pub fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
+/// Formats a number of things: `1 process`, `3 processes`.
+pub fn counted<T: Display + PartialEq + From<u8>>(number: T, one: &str, many: &str) -> String {
+    let noun = if number == T::from(1) { one } else { many };
+    format!("{number} {noun}")
+}
+
 /// Formats a figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
 pub fn figure(value: f64) -> String {
     match value.abs() {
@@ -127,15 +133,24 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
+/// Escapes control characters and those that reorder or hide text, so that a name from /proc neither moves a terminal's
+/// cursor nor breaks a line.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char.is_control() || is_invisible(char) {
+            true => escaped.extend(char.escape_default()),
+            false => escaped.push(char),
+        }
+    }
+    escaped
+}
+
 /// Truncates a name to at most `most` characters, in the middle, because long names often start alike and differ at the
-/// end. `most` 0 gives an empty text. Spells out control characters and those that reorder or hide text, so that a
-/// name from /proc neither moves a terminal's cursor nor breaks a line, and has the width that a table counts.
+/// end. If `most` is 0, returns an empty text. The name is [`escaped`] before its characters are counted, so it has the
+/// width that a table computes.
 pub fn name(text: &str, most: usize) -> String {
-    let plain = |char: char| match char.is_control() || is_invisible(char) {
-        true => char.escape_default().collect::<String>(),
-        false => char.to_string(),
-    };
-    let text: String = text.chars().map(plain).collect();
+    let text = escaped(text);
     let length = text.chars().count();
     if length <= most {
         return text;
@@ -188,6 +203,8 @@ mod tests {
         assert!(utc(u64::MAX).ends_with("UTC"));
         assert_eq!(command(["a", "b c", "", "it's"]), r#"a 'b c' '' "it's""#);
         assert_eq!(clipped("abcdef", 4), "abc…");
+        let threads = [0, 1, 2].map(|number: u32| counted(number, "thread", "threads"));
+        assert_eq!(threads, ["0 threads", "1 thread", "2 threads"]);
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
         for most in 0..8 {
             for cut in [name("abcdefgh", most), clipped("abcdefgh", most)] {

@@ -1,4 +1,4 @@
-//! `superpage advise`: what superpages would bring to running processes, before anything of them is touched.
+//! `superpage advise`: the gain of superpages for running processes, estimated without changing them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,6 +7,7 @@ use ::advise::{Advice, AdviceError, Costs, Damon, Remedy, Verdict, Why};
 use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
 use prediction::{Prices, Sequential};
+use report::format::counted;
 use serde::{Deserialize, Serialize};
 use services::Process;
 use units::ByteSize;
@@ -15,23 +16,19 @@ use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::pool::show;
 use crate::progress::Progress;
-use crate::targets::{self, TargetArgs};
+use crate::targets::{self, ProcessArgs};
 use operations::facts;
 
-/// Say what superpages would bring to running processes, where, and how to get it.
+/// Estimate the gain of superpages for running processes, where it is, and how to get it.
 ///
 /// Samples the accesses of each process for a while (--for), and computes from them and from this machine's prices of
-/// accesses how much faster the process would be. Nothing is written to the process or to the machine. The processes
-/// should be at their usual work meanwhile.
+/// accesses how much faster the process would be. Nothing is written to the process or to the machine. Sample the
+/// processes under their usual load.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Process; as --pid
-    #[arg(value_name = "PID", value_parser = targets::pid)]
-    pids: Vec<units::Pid>,
-
     #[command(flatten)]
-    targets: TargetArgs,
+    processes: ProcessArgs,
 
     /// Seconds of sampling, 1 to 40.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=40))]
@@ -51,10 +48,10 @@ pub struct Args {
 }
 
 const AFTER: &str = "\
-Samples need perf events: the own processes of an ordinary user with kernel.perf_event_paranoid of 2 or less, else \
-CAP_PERFMON and CAP_SYS_PTRACE. No performance counters are needed.
+Samples need perf events: for your own processes kernel.perf_event_paranoid of 2 or less, otherwise CAP_PERFMON and \
+CAP_SYS_PTRACE. No performance counters are needed.
 
-Exit codes: 0 advice, also if it is that superpages bring nothing; 1 unknown, with the reason; 2 wrong usage; 3 not \
+Exit codes: 0 advice, also without a gain; 1 unknown, with the reason; 2 wrong usage; 3 not \
 possible on this machine.";
 
 const SCHEMA: &str = "superpage.advise/1";
@@ -63,7 +60,7 @@ const PRICES: &str = "superpage.prices/1";
 const MOST: ByteSize = ByteSize::gib(1);
 /// Smallest footprint whose prices are useful.
 const LEAST: ByteSize = ByteSize::mib(256);
-/// Most processes looked at together.
+/// Most processes sampled together.
 const MAX_PROCESSES: usize = 16;
 /// Largest file of prices.
 const LARGEST: u64 = 1 << 20;
@@ -83,7 +80,7 @@ struct PriceFile {
 struct Document<'a> {
     processes: &'a [Advice],
     failed: Vec<Failed>,
-    /// Processes that were not looked at, because others have more memory.
+    /// Processes that were not sampled, because others have more memory.
     left_out: usize,
 }
 
@@ -94,9 +91,8 @@ struct Failed {
     why: String,
 }
 
-pub fn run(mut args: Args) -> Result<Done, Failure> {
-    args.targets.pid.append(&mut args.pids);
-    let targets = args.targets.targets();
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let targets = args.processes.targets();
     if targets.is_empty() {
         return Err(Failure::usage("no process named: give a PID, --cgroup, --unit or --match"));
     }
@@ -141,7 +137,7 @@ pub fn run(mut args: Args) -> Result<Done, Failure> {
             exit::say(&format!("pid {}: {error}", process.pid));
         }
         if left_out > 0 {
-            exit::say(&format!("{left_out} more processes, with less memory, were not looked at"));
+            exit::say(&format!("{left_out} more processes, with less memory, were not sampled"));
         }
     }
     Ok(if unknown { Done::Negative } else { Done::Fine })
@@ -195,7 +191,7 @@ fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
             Err(PricesError::NotGot { .. }) if most > LEAST => {
                 most = ByteSize(most.bytes() / 2);
                 exit::say(&format!(
-                    "prices are measured up to {most} only: too little contiguous memory is free"
+                    "prices are measured up to {most} only: too little free memory is contiguous"
                 ));
             }
             measured => break measured.map_err(unpriced)?,
@@ -238,7 +234,7 @@ fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
     if let (Some(of), Some(here)) = (&file.processor, processor)
         && of != here
     {
-        return Err(bad(format!("measured on {of}, and this is {here}; name another file")));
+        return Err(bad(format!("measured on {of}, and this is {here}; give another file")));
     }
     file.prices.check().map_err(|error| bad(error.to_string()))?;
     Ok(Costs { accesses: file.prices, one_stream: file.one_stream })
@@ -287,7 +283,7 @@ fn text(advice: &Advice, top: usize) -> String {
         "\n{} samples in {:.0} s of {}: {} at accesses with known addresses, {} lost, {} without access",
         look.samples,
         look.seconds,
-        counted(look.threads, "thread"),
+        counted(look.threads, "thread", "threads"),
         share(look.attributed),
         share(look.lost + look.unreadable),
         share(look.without),
@@ -296,11 +292,11 @@ fn text(advice: &Advice, top: usize) -> String {
         text += &format!(", {} dropped", look.dropped);
     }
     if look.unsampled_threads > 0 {
-        text += &format!("; {} not sampled", counted(look.unsampled_threads, "thread"));
+        text += &format!("; {} not sampled", counted(look.unsampled_threads, "thread", "threads"));
     }
-    text += &format!("; {:.2} s of CPU time for this look\n", look.own_seconds);
+    text += &format!("; {:.2} s of CPU time for sampling\n", look.own_seconds);
     if look.ended {
-        text += "the process ended meanwhile\n";
+        text += "the process ended during sampling\n";
     }
     text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
     let mut or = "";
@@ -309,10 +305,6 @@ fn text(advice: &Advice, top: usize) -> String {
         or = if *remedy == Remedy::Redis { "" } else { "or " };
     }
     text
-}
-
-fn counted(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 fn verdict(advice: &Advice) -> String {
@@ -336,8 +328,8 @@ fn verdict(advice: &Advice) -> String {
             )
         }
         Verdict::Unknown(Why::FewSamples) => format!(
-            "unknown: it used too little CPU time in user mode ({} samples); look longer (--for), or while it \
-             is at work",
+            "unknown: it used too little CPU time in user mode ({} samples); sample longer (--for), or under \
+             load",
             advice.look.samples
         ),
         Verdict::Unknown(Why::Lost) => format!(
@@ -365,19 +357,19 @@ fn not_used(look: &::advise::Look) -> String {
     let damon = match &look.damon {
         Damon::Absent => "this kernel has no DAMON".to_string(),
         Damon::InUse { .. } if look.damon.lacks_processes() => {
-            "DAMON here watches no processes (no vaddr), and is in use".to_string()
+            "DAMON of this kernel has no vaddr operations, and is in use".to_string()
         }
         Damon::InUse { kdamonds, .. } => {
-            format!("DAMON is in use ({})", counted(*kdamonds as usize, "kdamond"))
+            format!("DAMON is in use ({})", counted(*kdamonds, "kdamond", "kdamonds"))
         }
-        Damon::Free => "DAMON is not used: to try it would be a write".to_string(),
+        Damon::Free => "DAMON is not used: using it would change its settings".to_string(),
         Damon::Unknown { why } => format!("DAMON cannot be read ({why})"),
     };
     let pmu = if look.has_pmu { "the PMU is not used yet" } else { "no PMU" };
     format!("{damon}; {pmu}")
 }
 
-/// What to write where. `superpage` is named by its path: systemd searches none.
+/// Formats a remedy. `superpage` is named by its full path: systemd does not search PATH.
 fn in_words(remedy: &Remedy) -> String {
     let started = |command: &[String]| match command.is_empty() {
         true => {

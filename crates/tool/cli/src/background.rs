@@ -1,4 +1,4 @@
-//! What a launched program leaves running when it ends: a daemon goes into the background, and its first process exits.
+//! Processes that still run when a launched program ends: a daemon goes into the background, and its first process exits.
 //!
 //! This process becomes the subreaper of its descendants, so that daemons stay below it until it ends.
 

@@ -59,9 +59,7 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
         })
         .collect();
     let why = if reasons.is_empty() { String::new() } else { format!("; {}", reasons.join(", ")) };
-    let count = totals.processes();
-    let mut processes =
-        if count == 1 { "1 process".to_string() } else { format!("{count} processes") };
+    let mut processes = report::format::counted(totals.processes(), "process", "processes");
     if totals.forks() > 0 {
         processes += &format!(" ({} forked)", totals.forks());
     }

@@ -4,12 +4,13 @@ use anstyle::{AnsiColor, Style};
 use doctor::{CHECKS, Facts, Finding, Lasting, Report, Severity, State, Step, Workload, examine};
 use host::Root;
 use operations::pool_guard;
+use report::format::{counted, escaped};
 use serde_json::{Value, json};
 
 use crate::exit::{self, Done, Failure};
 use crate::pool::show;
 
-/// Judge this machine's settings of superpages, and say what mends them.
+/// Check this machine's settings of superpages, and print how to fix them.
 ///
 /// Each finding names the files that were read, why it matters, the commands for now, and the lines or boot parameters
 /// that last. Nothing is changed. What could not be read is counted as unknown, never as fine; root sees most. A machine
@@ -147,24 +148,16 @@ fn text(report: &Report) -> String {
     }
     let unknown = report.count(State::Unknown);
     let listed = if unknown > 0 { " (--all lists them)" } else { "" };
-    let count = |severity: Severity, name: &str| match report
-        .findings
-        .iter()
-        .filter(|it| it.severity == severity)
-        .count()
-    {
-        0 => None,
-        1 => Some(format!("1 {name}")),
-        count => Some(format!("{count} {name}s")),
-    };
-    let found: Vec<String> = [
-        count(Severity::Error, "error"),
-        count(Severity::Warning, "warning"),
-        count(Severity::Note, "note"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let severities = [
+        (Severity::Error, "error", "errors"),
+        (Severity::Warning, "warning", "warnings"),
+        (Severity::Note, "note", "notes"),
+    ];
+    let found = severities.into_iter().filter_map(|(severity, one, many)| {
+        let number = report.findings.iter().filter(|it| it.severity == severity).count();
+        (number > 0).then(|| counted(number, one, many))
+    });
+    let found: Vec<String> = found.collect();
     let found = if found.is_empty() { "No findings".to_string() } else { found.join(", ") };
     let checks = report.judged();
     text + &format!("{found} for {}: {checks} checks, {unknown} unknown{listed}\n", report.workload)
@@ -177,11 +170,11 @@ fn one(finding: &Finding) -> String {
         Severity::Note => ("note", AnsiColor::Cyan),
     };
     let style = Style::new().fg_color(Some(colour.into())).bold();
-    let mut text = format!("{style}{name}{style:#} {}: {}\n", finding.id, shown(&finding.what));
+    let mut text = format!("{style}{name}{style:#} {}: {}\n", finding.id, escaped(&finding.what));
     let mut rows = |head: &str, lines: Vec<String>| {
         for (index, line) in lines.iter().enumerate() {
             let head = if index == 0 { head } else { "" };
-            text += &format!("  {head:<8} {}\n", shown(line));
+            text += &format!("  {head:<8} {}\n", escaped(line));
         }
     };
     let read = finding.evidence.iter().map(|it| format!("{}: {}", it.file, it.value));
@@ -218,20 +211,10 @@ fn all(report: &Report) -> String {
     let mut text = show::table(&["check", "result", "finds"], rows.collect(), &[0, 1, 2]);
     for check in &report.checks {
         for unknown in &check.unknown {
-            let line = format!("unknown: {}: {}: {}", check.id, unknown.what, unknown.why);
-            text += &(shown(&line) + "\n");
+            text += &(escaped(&format!("unknown: {}: {unknown}", check.id)) + "\n");
         }
     }
     text
-}
-
-/// Escapes control characters: names of processes, cgroups and files may have any.
-fn shown(text: &str) -> String {
-    let escaped = text.chars().map(|char| match char.is_control() {
-        true => char.escape_unicode().to_string(),
-        false => char.to_string(),
-    });
-    escaped.collect()
 }
 
 #[cfg(test)]

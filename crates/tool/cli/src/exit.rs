@@ -189,24 +189,20 @@ pub fn print_some(text: &str) -> Result<bool, Failure> {
     printed(anstream::stdout().write_all(visible(text).as_bytes()))
 }
 
-/// Writes text of a format for programs to stdout, byte for byte, unless stdout is a terminal: there, characters are
-/// spelled out that the terminal would obey.
+/// Writes text of a format for programs to stdout, byte for byte. On a terminal, escapes the characters that the terminal
+/// would obey.
 pub fn print_exact(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = match stdout.is_terminal() {
-        true => stdout.write_all(spelled(text).as_bytes()),
+        true => stdout.write_all(escaped_lines(text).as_bytes()),
         false => stdout.write_all(text.as_bytes()),
     };
     printed(written.and_then(|()| stdout.flush())).map(|_| ())
 }
 
-/// The text with its control characters but line breaks spelled out.
-fn spelled(text: &str) -> String {
-    let spell = |char: char| match char.is_control() && char != '\n' {
-        true => char.escape_default().collect::<String>(),
-        false => char.to_string(),
-    };
-    visible(text).chars().map(spell).collect()
+/// Escapes each line; line breaks stay.
+fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(report::format::escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether the reader of stdout is still there.
@@ -252,7 +248,7 @@ mod tests {
     #[test]
     fn a_terminal_obeys_no_character_of_a_label() {
         let text = "x{unit=\"a\u{1b}[2J\u{7f}\u{202e}\"} 1\n";
-        assert_eq!(spelled(text), "x{unit=\"a\\u{1b}[2J\\u007f\\u202e\"} 1\n");
+        assert_eq!(escaped_lines(text), "x{unit=\"a\\u{1b}[2J\\u{7f}\\u{202e}\"} 1\n");
     }
 
     #[test]

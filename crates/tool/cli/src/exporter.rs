@@ -1,10 +1,9 @@
-//! `superpage exporter`: metrics of superpages, for Prometheus and what understands OpenMetrics.
+//! `superpage exporter`: metrics of superpages, for Prometheus and other readers of OpenMetrics.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use experiment::execute::Interrupt;
 use host::Root;
 use monitor::serve::{Address, Listener};
 use monitor::{Budget, Metrics, Sample, Sampler};
@@ -61,11 +60,6 @@ pub fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "expected 0.01 to 100 percent".to_string())
 }
 
-/// Catches ^C, TERM and HUP while the result lives.
-pub fn interrupting() -> Result<Interrupting, Failure> {
-    signals::interrupt_experiment(Arc::new(Interrupt::default()))
-}
-
 /// The sample that scrapes get.
 type Shared = Arc<Mutex<Option<(Arc<Sample>, Instant, u64)>>>;
 
@@ -90,7 +84,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             Some(Listener::bind(&address).map_err(Failure::cannot)?)
         }
     };
-    let interrupting = interrupting()?;
+    let interrupting = signals::interrupt_experiment(Arc::default())?;
     let mut sampler = Sampler::new(&root, targets);
     if args.once {
         return once(&args, &mut sampler, &interrupting);
@@ -133,7 +127,7 @@ pub fn whole_sample(sampler: &mut Sampler, asked: &Interrupting) -> Result<Sampl
     }
 }
 
-/// Answers scrapes in a thread of its own, until the process ends.
+/// Answers scrapes in a thread, until the process ends.
 fn serve(listener: &Arc<Listener>, shared: &Shared) -> Result<(), Failure> {
     let address = listener.address();
     match address {
@@ -142,7 +136,7 @@ fn serve(listener: &Arc<Listener>, shared: &Shared) -> Result<(), Failure> {
     }
     if !address.is_local() {
         exit::say(
-            "whoever reaches this address can read names of units and cgroups, and their memory",
+            "every client that reaches this address can read the names of units and cgroups, and their memory",
         );
     }
     let shared = Arc::clone(shared);
@@ -183,14 +177,7 @@ fn keep_sampling(
             }
             is_written = true;
         }
-        while began.elapsed() < args.interval {
-            if asked.received().is_some() {
-                return Ok(());
-            }
-            let left = args.interval.saturating_sub(began.elapsed());
-            std::thread::sleep(left.min(Duration::from_millis(200)));
-        }
-        if asked.received().is_some() {
+        if !asked.sleep_until(began + args.interval) {
             return Ok(());
         }
     }

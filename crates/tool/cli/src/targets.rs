@@ -6,7 +6,7 @@ use regex::Regex;
 use services::{SelectError, Selected, Target};
 use units::Pid;
 
-/// Which running processes are meant; together they add up.
+/// Selects running processes; several flags add up.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Processes")]
 pub struct TargetArgs {
@@ -25,6 +25,25 @@ pub struct TargetArgs {
     /// Processes whose name or command line matches a regular expression; repeatable
     #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
     pub pattern: Vec<Regex>,
+}
+
+/// The same for a command whose arguments are processes: `superpage map 1234`.
+#[derive(Debug, clap::Args)]
+pub struct ProcessArgs {
+    /// Processes; as --pid
+    #[arg(value_name = "PID", value_parser = pid)]
+    pids: Vec<Pid>,
+
+    #[command(flatten)]
+    flags: TargetArgs,
+}
+
+impl ProcessArgs {
+    /// The targets: the arguments first, then the flags; empty if nothing was given.
+    pub fn targets(&self) -> Vec<Target> {
+        let pids = self.pids.iter().copied().map(Target::Pid);
+        pids.chain(self.flags.targets()).collect()
+    }
 }
 
 impl TargetArgs {
@@ -96,7 +115,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        targets: TargetArgs,
+        processes: ProcessArgs,
     }
 
     #[test]
@@ -117,12 +136,19 @@ mod tests {
 
     #[test]
     fn flags_add_up_and_mistakes_say_what_is_expected() {
-        let line = "x --pid 7 --pid 8 --cgroup /a --unit redis --match ^post";
+        let line = "x 5 --pid 7 6 --pid 8 --cgroup /a --unit redis --match ^post";
         let parsed = Line::try_parse_from(line.split(' ')).unwrap();
-        assert_eq!(parsed.targets.targets().len(), 5);
-        for (line, expected) in
-            [("x --pid 0", "process ID above 0"), ("x --match (", "unclosed group")]
-        {
+        let targets = parsed.processes.targets();
+        let pids = targets.iter().filter_map(|target| match target {
+            Target::Pid(pid) => Some(pid.0),
+            _ => None,
+        });
+        assert_eq!((pids.collect::<Vec<_>>(), targets.len()), (vec![5, 6, 7, 8], 7));
+        for (line, expected) in [
+            ("x 0", "process ID above 0"),
+            ("x --pid 0", "process ID above 0"),
+            ("x --match (", "unclosed group"),
+        ] {
             let error = Line::try_parse_from(line.split(' ')).map(|_| ()).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }

@@ -59,8 +59,8 @@ fn keep_owner(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
     file.set_permissions(old.permissions())
 }
 
-/// A file that a command rewrites while it runs, and that starts with the same bytes each time. No other file is ever
-/// replaced, also one that is put in its place meanwhile: a link, a pipe or a device is refused and not opened.
+/// A file that a command rewrites while it runs, and that starts with the same bytes each time. Another file at the path,
+/// also one that appears between two writes, is never replaced: a link, a pipe or a device is refused and not opened.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnFile<'a> {
     /// Its path.
@@ -113,8 +113,8 @@ impl OwnFile<'_> {
             Ok(it) if !it.is_file() => return refused("is no regular file"),
             Ok(_) => {}
         }
-        // A pipe that was put there meanwhile must not block the open. Open for writing too: what may not be written is
-        // not replaced.
+        // A pipe that was put there meanwhile must not block the open. Open for writing too: a file without
+        // write permission is not replaced.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(self.path);
         let file = file.map_err(failed)?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use experiment::execute::Interrupt;
 use host::{Root, process};
@@ -72,6 +73,19 @@ impl Interrupting {
     /// Returns the signal received, if any.
     pub fn received(&self) -> Option<i32> {
         Some(self.signal()).filter(|signal| *signal != 0)
+    }
+
+    /// Sleeps until `end`, or until a signal is received, which is noticed within 0.1 s. Returns whether none was.
+    pub fn sleep_until(&self, end: Instant) -> bool {
+        const STEP: Duration = Duration::from_millis(100);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match (self.received(), left.is_zero()) {
+                (Some(_), _) => return false,
+                (None, true) => return true,
+                (None, false) => std::thread::sleep(left.min(STEP)),
+            }
+        }
     }
 
     /// Returns the signal received; 0 if none.

@@ -162,6 +162,19 @@ fn ancestors(root: &Root, pid: Pid) -> Vec<Pid> {
 }
 
 impl Target {
+    /// Path of the memory cgroup that a target names, below the mount point; of a unit from the path of one of its
+    /// processes. `None` for other targets, and if no process is in the unit.
+    pub fn cgroup(&self, processes: &[Process]) -> Option<String> {
+        match self {
+            Self::Cgroup(path) => Some(below_mount(path)),
+            Self::Unit(name) => {
+                let mut paths = processes.iter().filter_map(|process| process.cgroup.as_deref());
+                paths.find_map(|path| up_to_unit(path, name)).map(str::to_string)
+            }
+            Self::Pid(_) | Self::Match(_) | Self::All => None,
+        }
+    }
+
     /// False for a pattern that does not match the name.
     fn is_met_by_name(&self, name: &str) -> bool {
         match self {
@@ -265,7 +278,7 @@ impl Candidate {
         match target {
             Target::Pid(pid) => *pid == self.process.pid,
             Target::Cgroup(wanted) => self.cgroups.iter().any(|path| is_in(path, wanted)),
-            Target::Unit(name) => self.cgroups.iter().any(|path| is_of_unit(path, name)),
+            Target::Unit(name) => self.cgroups.iter().any(|path| up_to_unit(path, name).is_some()),
             Target::Match(pattern) => {
                 pattern.is_match(&self.process.name)
                     || pattern.is_match(&self.process.command.join(" "))
@@ -294,13 +307,22 @@ fn unit(path: &str) -> Option<&str> {
     path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))
 }
 
-fn is_of_unit(path: &str, name: &str) -> bool {
-    path.split('/').any(|part| {
-        part == name
-            || part
-                .strip_prefix(name)
-                .is_some_and(|rest| [".service", ".scope", ".slice"].contains(&rest))
-    })
+/// The part of a cgroup's path that ends with the unit `name`, which may lack its suffix.
+fn up_to_unit<'a>(path: &'a str, name: &str) -> Option<&'a str> {
+    let is_unit = |part: &str| {
+        let rest = part.strip_prefix(name);
+        rest.is_some_and(|rest| ["", ".service", ".scope", ".slice"].contains(&rest))
+    };
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    ends.map(|end| &path[..end]).find(|start| is_unit(start.rsplit('/').next().unwrap_or(start)))
+}
+
+/// A cgroup's path without the mount point; of version 1 without the hierarchy's name either.
+fn below_mount(path: &str) -> String {
+    let path = path
+        .strip_prefix("/sys/fs/cgroup")
+        .map_or(path, |path| path.strip_prefix("/memory").unwrap_or(path));
+    format!("/{}", path.trim_matches('/')).trim_end_matches('/').to_string()
 }
 
 /// Whether `path` is the cgroup `wanted` or below it. `wanted` may start with the mount point of cgroups.
@@ -407,6 +429,29 @@ mod tests {
         assert!(!later.is_running(&root));
         std::fs::remove_dir_all(root.path("/proc/7")).unwrap();
         assert!(!process.is_running(&root));
+    }
+
+    #[test]
+    fn a_units_cgroup_is_a_part_of_its_processes_path() {
+        let process = |cgroup: &str| Process {
+            pid: Pid(1),
+            start_ticks: 1,
+            parent: Pid(0),
+            name: "x".into(),
+            command: Vec::new(),
+            user: None,
+            cgroup: Some(cgroup.into()),
+            unit: None,
+        };
+        let processes = ["/other", "/system.slice/pg.service/inner"].map(process);
+        let unit = |name: &str| Target::Unit(name.into()).cgroup(&processes);
+        assert_eq!(unit("pg").as_deref(), Some("/system.slice/pg.service"));
+        assert_eq!(unit("system.slice").as_deref(), Some("/system.slice"));
+        assert_eq!(unit("inner").as_deref(), Some("/system.slice/pg.service/inner"));
+        assert_eq!(unit("p"), None);
+        let group = |path: &str| Target::Cgroup(path.into()).cgroup(&[]);
+        assert_eq!(group("/sys/fs/cgroup/memory/a/").as_deref(), Some("/a"));
+        assert_eq!((group("a/b").as_deref(), group("/").as_deref()), (Some("/a/b"), Some("")));
     }
 
     #[test]

@@ -198,7 +198,7 @@ pub enum Reason {
         /// Whether khugepaged may compact memory; `None`: unknown.
         compacts: Option<bool>,
     },
-    /// Nothing stands against a superpage: khugepaged has not come by, or could not isolate a page.
+    /// No obstacle to a superpage: khugepaged has not scanned the memory yet, or could not isolate a page.
     NotYet,
     /// A setting could not be read.
     Unknown {

@@ -87,12 +87,11 @@ impl Outputs {
     /// Fails early if an output file exists or cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         let output = self.output.as_deref().filter(|path| !files::is_stdout(path));
-        let (html, svg) = (self.html.as_deref(), self.svg.as_deref());
-        files::check_outputs(output, "--html", html, self.force)?;
-        files::check_outputs(output, "--svg", svg, self.force)?;
-        if let (Some(html), Some(svg)) = (html, svg) {
-            files::check_distinct(&[("--html", html), ("--svg", svg)], self.force)?;
-        }
+        let html = self.html.as_deref().map(|path| ("--html", path));
+        let svg = self.svg.as_deref().map(|path| ("--svg", path));
+        let output = output.map(|path| ("--output", path));
+        let outputs: Vec<_> = [output, html, svg].into_iter().flatten().collect();
+        files::check_distinct(&outputs, self.force)?;
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {
             return Err(Failure::usage(

@@ -52,9 +52,9 @@ pub fn run(command: &[Word], args: &Args) -> Result<Done, Failure> {
     Ok(status.into())
 }
 
-/// Why a program was not mapped that ended before it could be.
+/// Formats why the program was not mapped: it ended before.
 fn unmapped(status: ExitStatus, left: &[Left], after: Duration) -> String {
-    if let Some(background) = background::words(left, "map it by superpage map") {
+    if let Some(background) = background::words(left, "map it with superpage map") {
         return background;
     }
     let after = report::format::seconds(after.as_secs_f64());
@@ -63,7 +63,7 @@ fn unmapped(status: ExitStatus, left: &[Left], after: Duration) -> String {
         false => format!(" by {}", signals::how_it_ended(status)),
     };
     format!(
-        "the program ended within {after}{how}; give a shorter --after, or stop it by SIGSTOP where its memory matters"
+        "the program ended within {after}{how}; give a shorter --after, or send it SIGSTOP when its memory is to be mapped"
     )
 }
 

@@ -1,4 +1,4 @@
-//! `superpage map`: the memory of running processes, where superpages are, and why not elsewhere.
+//! `superpage map`: the memory of running processes, where it is on superpages, and why the rest is not.
 
 mod launched;
 mod picture;
@@ -15,11 +15,10 @@ use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
 use services::why::Machine;
 use services::{Process, Selected, SpaceError, Target};
-use units::Pid;
 
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::targets::{self, TargetArgs};
+use crate::targets::{self, ProcessArgs};
 
 /// Show which memory of running processes is on superpages, and why the rest is not.
 ///
@@ -28,12 +27,8 @@ use crate::targets::{self, TargetArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Processes
-    #[arg(value_name = "PID", value_parser = targets::pid)]
-    pids: Vec<Pid>,
-
     #[command(flatten)]
-    targets: TargetArgs,
+    processes: ProcessArgs,
 
     /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
     #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
@@ -94,8 +89,8 @@ const AFTER: &str = "\
 With a program, the table goes to standard error: standard output is the program's. A program that stopped \
 itself is continued once it is mapped.
 
-Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 the process may not be read, or not possible on \
-this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
+Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 no permission to \
+read the process, or not possible on this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
 const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
 
@@ -103,7 +98,7 @@ const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS
 const ROWS: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let targets = args.targets();
+    let targets = args.processes.targets();
     args.check_outputs()?;
     match (targets.is_empty(), args.command.as_slice()) {
         (true, []) => Err(Failure::usage(
@@ -113,7 +108,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (false, []) => {
             let found = Found::read(&Root::real(), &targets, &args)?;
             found.deliver(&args, false)?;
-            // smaps was asked for and is too dear.
+            // --smaps was given, and reading would exceed the budget.
             Ok(match table::too_dear(&found.maps) {
                 Some(line) => {
                     exit::say(&line);
@@ -137,11 +132,6 @@ impl Args {
         let svg = self.svg.as_deref().map(|path| ("--svg", path));
         let outputs: Vec<(&str, &Path)> = [result, html, svg].into_iter().flatten().collect();
         files::check_distinct(&outputs, self.force)
-    }
-
-    fn targets(&self) -> Vec<Target> {
-        let pids = self.pids.iter().copied().map(Target::Pid);
-        pids.chain(self.targets.targets()).collect()
     }
 
     fn options(&self) -> Options {
@@ -169,11 +159,7 @@ impl Found {
         let selected = targets::select(root, targets)?;
         let mut found = Self::of(root, &selected, args)?;
         for target in targets {
-            let path = match target {
-                Target::Cgroup(path) => Some(below_mount(path)),
-                Target::Unit(name) => selected.processes.iter().find_map(|one| of_unit(one, name)),
-                _ => None,
-            };
+            let path = target.cgroup(&selected.processes);
             match path.map(|path| CgroupMemory::read(root, &path)) {
                 None => {}
                 Some(Ok(memory)) => found.cgroups.push(memory),
@@ -189,7 +175,7 @@ impl Found {
         let (options, several) = (args.options(), selected.processes.len() > 1);
         if several && (args.html.is_some() || args.svg.is_some()) {
             return Err(Failure::usage(format!(
-                "--html and --svg draw one process, and {} are meant; name one by its pid",
+                "--html and --svg draw one process, and {} are selected; give one pid",
                 selected.processes.len()
             )));
         }
@@ -237,10 +223,9 @@ impl Found {
         }
         if found.maps.is_empty() {
             return Err(match found.unknown.first() {
-                Some(unknown) => Failure::cannot(format!(
-                    "none of {all} processes could be read; {}: {}",
-                    unknown.what, unknown.why
-                )),
+                Some(unknown) => {
+                    Failure::cannot(format!("none of {all} processes could be read; {unknown}"))
+                }
                 None => Failure::usage(format!("all {all} processes ended before they were read")),
             });
         }
@@ -337,34 +322,12 @@ struct One<'a> {
     extents: Option<&'a [ExplainedExtent]>,
 }
 
-/// A cgroup's path without the mount point; of version 1 without the hierarchy's name either.
-fn below_mount(path: &str) -> String {
-    let path = path
-        .strip_prefix("/sys/fs/cgroup")
-        .map_or(path, |path| path.strip_prefix("/memory").unwrap_or(path));
-    format!("/{}", path.trim_matches('/')).trim_end_matches('/').to_string()
-}
-
-/// The path of a unit's cgroup, from that of one of its processes.
-fn of_unit(process: &Process, name: &str) -> Option<String> {
-    let path = process.cgroup.as_deref()?;
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        parts.push(part);
-        let rest = part.strip_prefix(name);
-        if rest.is_some_and(|rest| ["", ".service", ".scope", ".slice"].contains(&rest)) {
-            return Some(parts.join("/"));
-        }
-    }
-    None
-}
-
 fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
     let what = format!("pid {} ({})", process.pid, report::format::name(&process.name, 20));
     match error {
         SpaceError::Ended | SpaceError::Executes => Failure::usage(format!("{what}: {error}")),
         SpaceError::Denied(_) => {
-            // Anybody may read this much.
+            // Every user may read the resident size.
             let counted = host::process::status(root, process.pid).ok();
             let total = counted.and_then(|counted| counted.total());
             let resident = report::format::known(total, |bytes| bytes.to_string());
@@ -375,7 +338,7 @@ fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
 }
 
 fn processes(count: usize) -> String {
-    format!("{count} process{}", if count == 1 { "" } else { "es" })
+    report::format::counted(count, "process", "processes")
 }
 
 /// Parses `50ms`, `2s` or `1m`.
@@ -404,26 +367,5 @@ mod tests {
         for wrong in ["", "5", "ms", "-1s", "NaNs", "1e300s", "5h"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_units_cgroup_is_a_part_of_its_processes_path() {
-        let process = |cgroup: &str| Process {
-            pid: Pid(1),
-            start_ticks: 1,
-            parent: Pid(0),
-            name: "x".into(),
-            command: Vec::new(),
-            user: None,
-            cgroup: Some(cgroup.into()),
-            unit: None,
-        };
-        let path = |cgroup, name| of_unit(&process(cgroup), name);
-        let nested = "/system.slice/pg.service/inner";
-        assert_eq!(path(nested, "pg").as_deref(), Some("/system.slice/pg.service"));
-        assert_eq!(path(nested, "system.slice").as_deref(), Some("/system.slice"));
-        assert_eq!(path(nested, "p"), None);
-        assert_eq!(below_mount("/sys/fs/cgroup/memory/a/"), "/a");
-        assert_eq!((below_mount("a/b"), below_mount("/")), ("/a/b".into(), String::new()));
     }
 }

@@ -46,7 +46,7 @@ impl Colour {
         (Self::Mixed, "partly on superpages"),
         (Self::Base, "base pages"),
         (Self::Sparse, "base pages, less than half resident"),
-        (Self::Empty, "no memory of its own"),
+        (Self::Empty, "nothing resident"),
     ];
 
     fn of(pages: &Pages, capacity: u64) -> Self {

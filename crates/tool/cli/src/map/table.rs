@@ -175,7 +175,8 @@ fn smaps(state: &SmapsState) -> String {
     }
 }
 
-/// That smaps was asked for and not read, of the process for which it would take longest.
+/// Formats that smaps exceeds the budget, for the process for which it would take longest. `None` if it exceeds it for
+/// none.
 pub fn too_dear(maps: &[ProcessMap]) -> Option<String> {
     let estimates = maps.iter().filter_map(|map| match map.smaps {
         SmapsState::TooDear { estimated, .. } => Some((map.process.pid, estimated)),

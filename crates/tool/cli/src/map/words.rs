@@ -29,7 +29,7 @@ pub fn reason(reason: Reason) -> String {
         Reason::Forked { .. } => "shared after a fork",
         Reason::ScanDisabled => "khugepaged scans nothing",
         Reason::NoContiguity { .. } => "no free superpage",
-        Reason::NotYet => "khugepaged has not come by",
+        Reason::NotYet => "not yet scanned by khugepaged",
         Reason::Unknown { setting } => return format!("unknown: {} unreadable", what(setting)),
     };
     text.to_string()
@@ -39,26 +39,26 @@ pub fn reason(reason: Reason) -> String {
 pub fn remedy(reason: Reason) -> Option<String> {
     let text = match reason {
         Reason::OffForProcess => {
-            "prctl(PR_SET_THP_DISABLE), which children inherit: by the program, or by systemd's \
-             MemoryTHP= or a container runtime"
+            "prctl(PR_SET_THP_DISABLE), which children inherit: called by the program, by systemd \
+             (MemoryTHP=) or by a container runtime"
         }
         Reason::Refused => {
-            "the program asked for base pages; threads' stacks have this from the kernel"
+            "the program asked for base pages; the kernel sets this for stacks of threads"
         }
         Reason::OffForAll => {
-            "transparent_hugepage/enabled, or that of the superpage size, is never"
+            "transparent_hugepage/enabled, or `enabled` of the superpage size, is never"
         }
         Reason::NotAdvised => {
             "transparent_hugepage/enabled is madvise: `superpage run` advises, or set it to always"
         }
         Reason::AdviceUnknown | Reason::SharedAdviceUnknown { .. } => {
-            "superpages go to advised memory; --smaps tells whether this is advised"
+            "only advised memory gets superpages; --smaps reads whether this memory is advised"
         }
         Reason::SharedOff { .. } => {
             "transparent_hugepage/shmem_enabled, or huge= of the tmpfs mount"
         }
         Reason::SharedNotAdvised { .. } => "MADV_HUGEPAGE, as by `superpage run --shm`",
-        Reason::Userfault => "a program resolves its faults page by page",
+        Reason::Userfault => "a program handles its faults page by page",
         Reason::Swapped { most } => {
             return Some(format!("khugepaged/max_ptes_swap is {most} pages of a superpage"));
         }
@@ -70,8 +70,8 @@ pub fn remedy(reason: Reason) -> Option<String> {
         Reason::NoContiguity { compacts: Some(false) } => {
             "memory is fragmented, and khugepaged/defrag is 0"
         }
-        Reason::NoContiguity { .. } => "memory is fragmented; khugepaged compacts when it comes by",
-        Reason::NotYet => "nothing stands against it; `superpage run` does not wait for khugepaged",
+        Reason::NoContiguity { .. } => "memory is fragmented; khugepaged compacts it when it scans",
+        Reason::NotYet => "no obstacle; `superpage run` does not wait for khugepaged",
         _ => return None,
     };
     Some(text.to_string())

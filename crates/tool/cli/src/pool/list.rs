@@ -97,7 +97,7 @@ fn text(status: &Status) -> String {
         text += &show::table(&header, rows.collect(), &[0]);
     }
     for unknown in &status.unknown {
-        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+        text += &format!("unknown: {unknown}\n");
     }
     text
 }

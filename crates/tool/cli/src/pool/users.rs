@@ -74,7 +74,7 @@ fn text(users: &Users) -> String {
         text += &show::table(&header, files, &[0, 4]);
     }
     for unknown in &users.unknown {
-        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+        text += &format!("unknown: {unknown}\n");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Draws the state of `superpage top` into a terminal of any size. Nothing is said by colour alone.
+//! Draws the state of `superpage top` into a terminal of any size. No information is in colour alone.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::Paragraph;
-use report::markup::visible;
+use report::format::{clipped, escaped, known, name};
 use services::AddressSpace;
 use units::ByteSize;
 
@@ -39,9 +39,7 @@ pub fn draw(frame: &mut Frame, state: &State, colours: Colours) {
     match &state.screen {
         Screen::Help => {
             let lines: Vec<Text> = HELP.lines().map(Text::raw).collect();
-            let [_, all] =
-                Layout::vertical([Constraint::Length(0), Constraint::Min(0)]).areas(frame.area());
-            frame.render_widget(Paragraph::new(lines), all);
+            frame.render_widget(Paragraph::new(lines), frame.area());
         }
         Screen::Memory(memory) => {
             let [title, below] = Layout::vertical([Constraint::Length(3), Constraint::Min(0)])
@@ -72,7 +70,7 @@ pub fn draw(frame: &mut Frame, state: &State, colours: Colours) {
         Screen::Memory(_) => "Esc back  q quit  r read again  Up Down PgUp PgDn scroll".into(),
         Screen::Help => "any key: back".into(),
     };
-    let text = safe(&text);
+    let text = escaped(&text);
     frame.render_widget(Paragraph::new(text).style(Modifier::REVERSED), keys);
 }
 
@@ -162,12 +160,11 @@ fn view_line(state: &State, shown: usize) -> String {
         text += " reversed";
     }
     if let Some(within) = &query.within {
-        let (Within::Unit(name) | Within::Cgroup(name)) = within;
-        let name = name.as_deref().unwrap_or("no unit");
-        text += &format!(", of {}", report::format::name(&safe(name), 40));
+        let (Within::Unit(group) | Within::Cgroup(group)) = within;
+        text += &format!(", of {}", name(group.as_deref().unwrap_or("no unit"), 40));
     }
     if !query.filter.is_empty() {
-        text += &format!(", with \"{}\"", safe(&query.filter));
+        text += &format!(", with \"{}\"", escaped(&query.filter));
     }
     if let Some(sample) = &state.sample {
         text += &unread_words(sample);
@@ -226,19 +223,19 @@ const FIGURES: [(&str, usize, Option<Sort>); 7] = [
     ("AGE", 4, Some(Sort::Age)),
 ];
 
-/// Width of the first column and of the user's. A narrow terminal shows no user of a group: its name needs the room.
+/// Width of the first column and of the user's. A narrow terminal has no column of users of groups: it has space for the name only.
 const FIRST: usize = 7;
 const USER: usize = 8;
 
 /// The column of the user, or nothing.
 fn user_column(user: &str, is_process: bool, is_wide: bool) -> String {
     match is_process || is_wide {
-        true => format!(" {:<USER$}", report::format::clipped(&safe(user), USER)),
+        true => format!(" {:<USER$}", clipped(&escaped(user), USER)),
         false => String::new(),
     }
 }
 
-/// The terminal width from which faults are told apart and the place of a process is shown.
+/// The terminal width from which the table shows major faults, and the unit and cgroup of a process.
 const WIDE: usize = 120;
 
 fn draw_rows(frame: &mut Frame, state: &State, lines: &[Line], area: Rect, colours: Colours) {
@@ -332,17 +329,16 @@ fn row(line: &Line, width: usize) -> String {
     if is_wide {
         text += &format!(" {:>5}", known_short(line.faults.1, per_second));
     }
-    let name = safe(line.name.as_deref().unwrap_or("(no unit)"));
+    let words = line.name.as_deref().unwrap_or("(no unit)");
     let left = width.saturating_sub(text.chars().count() + 1);
     match &line.place {
         Some((unit, cgroup)) if is_wide => {
-            let name = report::format::clipped(&name, PROCESS_NAME);
-            let words = [unit, cgroup].map(|word| word.as_deref().unwrap_or("-"));
-            let left = left.saturating_sub(PROCESS_NAME + 1);
-            let place = report::format::name(&safe(&words.join(", ")), left);
-            text += &format!(" {name:<PROCESS_NAME$} {place}");
+            let process = clipped(&escaped(words), PROCESS_NAME);
+            let place = [unit, cgroup].map(|word| word.as_deref().unwrap_or("-")).join(", ");
+            let place = name(&place, left.saturating_sub(PROCESS_NAME + 1));
+            text += &format!(" {process:<PROCESS_NAME$} {place}");
         }
-        _ => text += &format!(" {}", report::format::name(&name, left)),
+        _ => text += &format!(" {}", name(words, left)),
     }
     padded(&text, width)
 }
@@ -375,13 +371,13 @@ fn figures(line: &Line, is_wide: bool) -> [String; 7] {
 }
 
 fn draw_memory(frame: &mut Frame, memory: &Memory, title: Rect, below: Rect) {
-    let name = safe(&memory.name);
     let pid = memory.process.0;
-    let head = format!("memory of {pid} {name}   (why not: superpage map --pid {pid})");
+    let process = escaped(&memory.name);
+    let head = format!("memory of {pid} {process}   (why not: superpage map --pid {pid})");
     let width = usize::from(below.width);
     let (lines, rows) = match &memory.space {
         None => (vec![format!("{head}: reading page tables")], Vec::new()),
-        Some(Err(why)) => (vec![head, safe(why)], Vec::new()),
+        Some(Err(why)) => (vec![head, escaped(why)], Vec::new()),
         Some(Ok(space)) => {
             let all: Vec<Mapped> =
                 space.extents.iter().map(|extent| Mapped::from_extent(space, extent)).collect();
@@ -433,22 +429,9 @@ fn extents(space: &AddressSpace, all: &[Mapped], width: usize) -> Vec<String> {
             extent.mapping.start,
         );
         let left = width.saturating_sub(start.chars().count());
-        let name = safe(&extent.mapping.name);
-        padded(&format!("{start}{}", report::format::name(&name, left)), width)
+        padded(&format!("{start}{}", name(&extent.mapping.name, left)), width)
     };
     order.into_iter().map(row).collect()
-}
-
-/// A name of `/proc` without what a terminal would obey: control characters are escaped.
-pub fn safe(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for char in visible(text).chars() {
-        match char.is_control() {
-            true => safe.extend(char.escape_debug()),
-            false => safe.push(char),
-        }
-    }
-    safe
 }
 
 /// The line, cut or filled with spaces to a width, so that a style covers all of it.
@@ -458,10 +441,6 @@ fn padded(text: &str, width: usize) -> String {
         false => text.into(),
     };
     format!("{cut:<width$}")
-}
-
-fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
-    report::format::known(value, words)
 }
 
 fn known_short<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
@@ -643,7 +622,7 @@ khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
                 state.key(if key.is_control() { Key::Enter } else { Key::Char(key) }, 18);
             }
             let sizes = [(1, 1), (10, 3), (40, 6), (80, 24), (119, 30), (120, 30), (200, 60)];
-            // A narrow terminal has no room for names, or not for all figures.
+            // A narrow terminal has no space for names, or not for all figures.
             let narrow = (1..80).map(|width| (width, 24));
             for (width, height) in sizes.into_iter().chain(narrow) {
                 let text = screen(&state, width, height);

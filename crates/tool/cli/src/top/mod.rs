@@ -1,9 +1,10 @@
-//! `superpage top`: processes, units and cgroups by their superpages, again and again.
+//! `superpage top`: processes, units and cgroups by their superpages, live.
 
 mod draw;
 mod state;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,13 @@ use host::Root;
 use monitor::{Budget, Sample, Sampler};
 use operations::signals::{self, Interrupting};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use report::format;
 use services::{AddressSpace, Process};
 use sys::input::{Waited, wait};
 use units::{ByteSize, Pid};
 
 use crate::exit::{self, Done, Failure};
-use crate::exporter::{interrupting, interval, percent, whole_sample};
+use crate::exporter::{interval, percent, whole_sample};
 use crate::pool::show;
 use crate::targets::{self, TargetArgs};
 use draw::Colours;
@@ -71,16 +73,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// Prints one sample, an interval after the first look: rates need two.
+/// Prints one sample, an interval after a first one: rates need two.
 fn once(args: &Args, mut sampler: Sampler) -> Result<Done, Failure> {
-    let asked = interrupting()?;
+    let asked = signals::interrupt_experiment(Arc::default())?;
     let began = Instant::now();
     let nothing = Budget::Cpu(Duration::ZERO);
     sampler.sample(nothing, &mut |_| true).map_err(Failure::cannot)?;
-    while began.elapsed() < args.interval && asked.received().is_none() {
-        let left = args.interval.saturating_sub(began.elapsed());
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
+    asked.sleep_until(began + args.interval);
     let sample = whole_sample(&mut sampler, &asked)?;
     if args.json {
         let document = serde_json::to_value(&sample).map_err(Failure::usage)?;
@@ -120,29 +119,27 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
         text += &format!("\n{}\n", unread.trim_start_matches(", "));
     }
     for unknown in sample.machine.unknown.iter().chain(&sample.unknown) {
-        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+        text += &format!("unknown: {unknown}\n");
     }
     text
 }
 
 fn cells(line: &Line) -> Vec<String> {
-    let known = |value: Option<ByteSize>| report::format::known(value, |value| value.to_string());
-    let rate = |value: Option<f64>| report::format::known(value, |value| format!("{value:.1}"));
+    let known = |value: Option<ByteSize>| format::known(value, |value| value.to_string());
+    let rate = |value: Option<f64>| format::known(value, |value| format!("{value:.1}"));
     let memory = line.memory.as_ref();
     let first = match (&line.key, line.processes) {
         (RowKey::Process(pid, _), _) => pid.to_string(),
-        (_, processes) => {
-            report::format::known(processes, |(all, read)| format!("{read} of {all}"))
-        }
+        (_, processes) => format::known(processes, |(all, read)| format!("{read} of {all}")),
     };
     let coverage = match memory {
         // Nothing resident has no share.
-        Some(memory) => memory.coverage().map_or("-".to_string(), report::format::percent),
-        None => report::format::UNKNOWN.to_string(),
+        Some(memory) => memory.coverage().map_or("-".to_string(), format::percent),
+        None => format::UNKNOWN.to_string(),
     };
     vec![
         first,
-        draw::safe(line.user.as_deref().unwrap_or("-")),
+        format::escaped(line.user.as_deref().unwrap_or("-")),
         known(line.resident),
         coverage,
         known(memory.map(|memory| memory.superpages)),
@@ -150,8 +147,8 @@ fn cells(line: &Line) -> Vec<String> {
         known(line.swap),
         rate(line.all_faults()),
         rate(line.faults.1),
-        report::format::known(line.age, |age| format!("{age:.1} s")),
-        report::format::name(&draw::safe(line.name.as_deref().unwrap_or("-")), 80),
+        format::known(line.age, |age| format!("{age:.1} s")),
+        format::name(line.name.as_deref().unwrap_or("-"), 80),
     ]
 }
 
@@ -163,7 +160,7 @@ enum News {
 
 /// The screen, until `q` or a signal.
 fn live(args: &Args, sampler: Sampler) -> Result<Done, Failure> {
-    let asked = interrupting()?;
+    let asked = signals::interrupt_experiment(Arc::default())?;
     let (send, news) = channel();
     let wake = sample_in_a_thread(args, sampler, send.clone())?;
     // Restores the terminal when a thread panics, too.
@@ -185,7 +182,7 @@ fn sample_in_a_thread(
     let (interval, budget) = (args.interval, args.interval.mul_f64(args.budget / 100.0));
     let (wake, woken) = channel();
     let work = move || {
-        // A budget of half an interval for the first look: a screen full of figures that are not there helps nobody.
+        // The first sample has a budget of half an interval, so that few figures are missing on the first screen.
         let mut next = interval / 2;
         loop {
             let began = Instant::now();

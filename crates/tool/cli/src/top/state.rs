@@ -15,6 +15,9 @@ pub enum View {
     Cgroups,
 }
 
+/// The views, as Tab goes through them.
+const VIEWS: [View; 3] = [View::Processes, View::Units, View::Cgroups];
+
 /// By what the rows are sorted: names upwards, figures downwards, unknown last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
@@ -245,6 +248,38 @@ pub struct Memory {
     pub top: usize,
 }
 
+impl Memory {
+    fn scroll(&mut self, key: Key, page: usize) {
+        let rows = match &self.space {
+            Some(Ok(space)) => space.extents.len(),
+            _ => 0,
+        };
+        let last = rows.saturating_sub(page.max(1));
+        let key = if key == Key::Char(' ') { Key::PageDown } else { key };
+        self.top = moved(key, self.top, last, page).unwrap_or(self.top.min(last));
+    }
+}
+
+/// The row that a key moves to, at most `last`; `None`: the key does not move.
+fn moved(key: Key, row: usize, last: usize, page: usize) -> Option<usize> {
+    let row = match key {
+        Key::Up | Key::Char('k') => row.saturating_sub(1),
+        Key::Down | Key::Char('j') => row + 1,
+        Key::PageUp => row.saturating_sub(page),
+        Key::PageDown => row + page,
+        Key::Home => 0,
+        Key::End => last,
+        _ => return None,
+    };
+    Some(row.min(last))
+}
+
+/// The value `by` places after `value`; the first follows the last.
+fn after<T: Copy + PartialEq>(all: &[T], value: T, by: usize) -> T {
+    let at = all.iter().position(|one| *one == value).unwrap_or(0);
+    all[(at + by) % all.len()]
+}
+
 /// A key that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -346,33 +381,21 @@ impl State {
                 self.screen = Screen::Table;
                 if key == Key::Char('q') { Effect::Quit } else { Effect::Draw }
             }
-            Screen::Memory(memory) => {
-                let rows = match &memory.space {
-                    Some(Ok(space)) => space.extents.len(),
-                    _ => 0,
-                };
-                let last = rows.saturating_sub(page.max(1));
-                memory.top = match key {
-                    Key::Up | Key::Char('k') => memory.top.saturating_sub(1),
-                    Key::Down | Key::Char('j') => memory.top + 1,
-                    Key::PageUp => memory.top.saturating_sub(page),
-                    Key::PageDown | Key::Char(' ') => memory.top + page,
-                    Key::Home => 0,
-                    Key::End => last,
-                    Key::Char('r') => {
-                        memory.space = None;
-                        return Effect::Read(memory.process.0, memory.process.1);
-                    }
-                    Key::Escape | Key::Backspace | Key::Enter => {
-                        self.screen = Screen::Table;
-                        return Effect::Draw;
-                    }
-                    Key::Char('q') => return Effect::Quit,
-                    _ => memory.top,
+            Screen::Memory(memory) => match key {
+                Key::Char('q') => Effect::Quit,
+                Key::Char('r') => {
+                    memory.space = None;
+                    Effect::Read(memory.process.0, memory.process.1)
                 }
-                .min(last);
-                Effect::Draw
-            }
+                Key::Escape | Key::Backspace | Key::Enter => {
+                    self.screen = Screen::Table;
+                    Effect::Draw
+                }
+                key => {
+                    memory.scroll(key, page);
+                    Effect::Draw
+                }
+            },
         }
     }
 
@@ -380,16 +403,9 @@ impl State {
         let lines = self.lines();
         let place = self.place(&lines);
         let last = lines.len().saturating_sub(1);
-        let next = match key {
-            Key::Up | Key::Char('k') => place.saturating_sub(1),
-            Key::Down | Key::Char('j') => place + 1,
-            Key::PageUp => place.saturating_sub(page),
-            Key::PageDown => place + page,
-            Key::Home => 0,
-            Key::End => last,
-            key => return self.command(key, lines.get(place)),
+        let Some(next) = moved(key, place, last, page) else {
+            return self.command(key, lines.get(place));
         };
-        let next = next.min(last);
         self.selected = lines.get(next).map(|line| line.key.clone());
         self.scroll(next, page);
         Effect::Draw
@@ -409,16 +425,8 @@ impl State {
                 self.screen = Screen::Filter { before: self.query.filter.clone() };
             }
             Key::Char(' ') => return Effect::Sample,
-            Key::Tab => self.turn_to(match self.query.view {
-                View::Processes => View::Units,
-                View::Units => View::Cgroups,
-                View::Cgroups => View::Processes,
-            }),
-            Key::BackTab => self.turn_to(match self.query.view {
-                View::Processes => View::Cgroups,
-                View::Units => View::Processes,
-                View::Cgroups => View::Units,
-            }),
+            Key::Tab => self.turn_to(after(&VIEWS, self.query.view, 1)),
+            Key::BackTab => self.turn_to(after(&VIEWS, self.query.view, VIEWS.len() - 1)),
             Key::Char('p') => self.turn_to(View::Processes),
             Key::Char('u') => self.turn_to(View::Units),
             Key::Char('c') => self.turn_to(View::Cgroups),
@@ -441,10 +449,9 @@ impl State {
         Effect::Draw
     }
 
-    /// Sorts by the column that many places to the right.
+    /// Sorts by the column `by` places to the right.
     fn sort_by(&mut self, by: usize) {
-        let at = SORTS.iter().position(|sort| *sort == self.query.sort).unwrap_or(0);
-        self.query.sort = SORTS[(at + by) % SORTS.len()];
+        self.query.sort = after(&SORTS, self.query.sort, by);
         self.query.is_reversed = false;
     }
 

@@ -114,5 +114,5 @@ fn a_process_that_ends_meanwhile_is_told() {
     if cannot(&output) {
         return;
     }
-    assert!(stdout(&output).contains("the process ended meanwhile"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("the process ended during sampling"), "{}", stdout(&output));
 }

@@ -169,7 +169,7 @@ fn each_reason_is_found_in_a_process_made_for_it() {
     assert!(made >= 12, "only {made} cases could be made");
 }
 
-/// Memory that waits for khugepaged, which may come by at any time.
+/// Memory that waits for khugepaged, which may scan it at any time.
 #[test]
 fn what_waits_for_khugepaged_is_told_from_what_the_settings_forbid() {
     let Some(kinds) = Kinds::new() else { return };
@@ -628,7 +628,7 @@ fn a_program_that_goes_into_the_background_is_named_with_its_pid() {
         file.display()
     );
     let cases: [(&[&str], i32, &str); 2] = [
-        (&["map", "--after", "1m"], 0, "map it by superpage map"),
+        (&["map", "--after", "1m"], 0, "map it with superpage map"),
         (&["pool", "plan"], 2, "give --pid"),
     ];
     for (words, code, remedy) in cases {

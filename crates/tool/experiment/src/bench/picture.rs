@@ -3,6 +3,7 @@
 //! and a dot for each run. Pure: the same document gives the same bytes.
 
 use report::axis::{Axis, line, note_at, px};
+use report::format::counted;
 use report::frame::{self, text};
 use report::markup::{Element, el};
 use report::scale::{ends, percent};
@@ -80,8 +81,7 @@ pub(super) fn draw(document: &Document) -> String {
 }
 
 fn name(row: &Row) -> String {
-    let threads = row.cell.threads;
-    format!("{} · {threads} thread{}", row.cell.arm, if threads == 1 { "" } else { "s" })
+    format!("{} · {}", row.cell.arm, counted(row.cell.threads, "thread", "threads"))
 }
 
 /// Returns the CSS class of a row. The arm sets the colour; rows with another number of threads than the first row are
