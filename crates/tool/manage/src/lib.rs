@@ -1,2 +1,4 @@
 //! Superpages made and split in running processes from outside, once or for as long as a service runs.
 #![forbid(unsafe_code)]
+
+pub mod config;
