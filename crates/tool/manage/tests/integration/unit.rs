@@ -18,7 +18,7 @@ use units::Pid;
 /// Set in the process that makes superpages: the pid of the target.
 const TARGET: &str = "SUPERPAGE_TEST_TARGET";
 /// The test that is that process.
-const MANAGER: &str = "makes_superpages_in_the_target";
+const MANAGER: &str = "unit::makes_superpages_in_the_target";
 /// Touched memory of the target in bytes.
 const TOUCHED: u64 = 64 << 20;
 
@@ -195,4 +195,22 @@ fn the_units_capabilities_suffice_and_without_one_nothing_is_made() {
         let without = share_with(&others, &[]);
         assert!(without < 0.1, "{needed:?}: {without}");
     }
+}
+
+#[test]
+fn systemd_calls_the_units_exposure_low() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("superpage-manage.service");
+    std::fs::write(&file, unit().replace("@prefix@", "/usr")).unwrap();
+    // Since systemd 250. The figure is in tenths; 1.7 by systemd 252.
+    let words = ["security", "--offline=true", "--no-pager", "--threshold=20"];
+    let output = Command::new("systemd-analyze").args(words).arg(&file).output();
+    let text = output.as_ref().map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    testkit::require!(text.contains("exposure level"), "no systemd-analyze that reads files");
+    let output = output.unwrap();
+    assert!(output.status.success(), "{text}");
+    // A key that systemd does not know would be ignored.
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!complaints.contains("Unknown"), "{complaints}");
 }

@@ -1,0 +1,4 @@
+//! The manager as it is packaged.
+
+mod kubernetes;
+mod unit;
