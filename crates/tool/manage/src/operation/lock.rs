@@ -1,7 +1,7 @@
 //! `OnlyManager`: one process manages a machine's processes at a time.
 //!
 //! The lock is flock(2) on a file that is never removed: the kernel releases it when the holder ends, also by SIGKILL,
-//! and no file that is locked can be replaced by another one.
+//! and no file that is locked can be replaced by another one. See docs/decisions/manage.md#5.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};

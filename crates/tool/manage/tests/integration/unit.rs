@@ -1,7 +1,7 @@
 //! The systemd unit: what it allows is what making superpages in other users' processes needs, and no more.
 //!
 //! systemd is not needed: the capabilities of the unit's file are given by setpriv(1), and its system calls are those
-//! of `systemd-analyze syscall-filter` where that is installed.
+//! of `systemd-analyze syscall-filter` where that is installed. See docs/decisions/manage.md#4.
 
 use std::collections::BTreeSet;
 use std::path::Path;
