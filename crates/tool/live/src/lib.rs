@@ -25,6 +25,7 @@ mod pace;
 mod pending;
 mod process;
 mod report;
+mod supervisor;
 mod turn;
 mod work;
 
@@ -44,6 +45,7 @@ pub use limits::{
     rules_on_pool,
 };
 pub use report::{Delay, Report};
+pub use supervisor::{Call, Supervisor};
 
 /// A design applied to running programs.
 #[derive(Debug)]
@@ -70,6 +72,30 @@ impl Live {
             turn::Executor::new(policy, fresh, root, Box::new(members), is_stopped, closed).run()
         };
         Self { stop, wake, thread: Builder::new().spawn(run) }
+    }
+
+    /// Applies a policy to programs that somebody else started, within the limits of `supervisor`. Faults are not sampled,
+    /// each call makes one superpage, and processes are looked at every second.
+    pub fn supervise(
+        policy: Policy,
+        root: Root,
+        members: impl Fn() -> Vec<Pid> + Send + 'static,
+        supervisor: impl Supervisor + 'static,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
+        let run = move || {
+            let members = Box::new(members);
+            turn::Executor::new(policy, Fresh::BasePages, root, members, is_stopped, None)
+                .supervised(Box::new(supervisor))
+                .run()
+        };
+        Self { stop, wake: None, thread: Builder::new().spawn(run) }
+    }
+
+    /// Whether the executor's thread could be started and has not ended.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_ok_and(|thread| !thread.is_finished())
     }
 
     /// Stops the executor. Superpages stay.

@@ -28,6 +28,8 @@ const MIN_REST_OF_HELD: u64 = 50;
 pub(crate) const SHARED: i32 = -1;
 /// Stands for an errno: not requested, because the control group has too little memory left.
 pub(crate) const SHORT: i32 = -2;
+/// Stands for an errno: not requested, because the supervisor does not permit it now.
+pub(crate) const DENIED: i32 = -3;
 
 /// Makes superpages of these extents (ascending), as far as they still exist. `now` returns the time in ticks.
 pub(crate) fn superpages(
@@ -158,7 +160,7 @@ pub(crate) fn failed(
     extent.failures = extent.failures.saturating_add(1);
     match errno {
         // A page was locked, isolated, or referenced by the kernel; or a control group is at its limit.
-        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT) => Ended::Unavailable,
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT | DENIED) => Ended::Unavailable,
         _ => Ended::Unfit,
     }
 }

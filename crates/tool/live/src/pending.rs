@@ -12,6 +12,7 @@ use crate::extent::PAGES;
 use crate::limits::Fresh;
 use crate::make::{self, MAX_RUN};
 use crate::process::Process;
+use crate::supervisor::Call;
 use crate::turn::{Executor, now_since};
 
 /// Ticks from making one full extent to making the next while a program grows.
@@ -27,6 +28,11 @@ impl Executor {
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
+        let has_pending = !self.pending.is_empty() || !self.full.is_empty();
+        if let Some(pause) = self.supervised_pause().filter(|_| has_pending) {
+            self.retry_at = Some(now + pause);
+            return false;
+        }
         if self.waits_to_copy() {
             self.claim(now);
             if self.waits_to_copy() {
@@ -91,7 +97,11 @@ impl Executor {
 
     /// Returns an extent and its neighbours that are due, ascending. They stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
-        let most = if self.is_growing() { self.most } else { MAX_RUN };
+        let most = match self.is_growing() {
+            _ if self.supervisor.is_some() => 1,
+            true => self.most,
+            false => MAX_RUN,
+        };
         let most = most.min(self.budget.affordable(pid)).max(1);
         let is_in_place = |at| self.processes.get(&pid).is_some_and(|it| it.is_in_place(at));
         let may = |&at: &u64| {
@@ -139,7 +149,15 @@ impl Executor {
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
         }
-        let affordable = self.affordable(pid, starts);
+        let mut affordable = self.affordable(pid, starts);
+        if let Some(supervisor) = &mut self.supervisor {
+            let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
+            let permitted = supervisor.permit(pid, &starts);
+            let (left, denied): (_, Vec<_>) =
+                affordable.into_iter().partition(|(start, _)| permitted.contains(start));
+            affordable = left;
+            self.deny(pid, &denied, now);
+        }
         let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
         if starts.is_empty() {
             return Ended::Unavailable;
@@ -148,9 +166,11 @@ impl Executor {
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
         let (began, called, cpu) = (self.began, Instant::now(), thread_cpu_time());
         let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
+        let took = called.elapsed();
         let cpu = thread_cpu_time().saturating_sub(cpu);
+        self.report_call(pid, &affordable, took);
         let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
-        self.budget.made(pid, starts.len(), called.elapsed(), cpu);
+        self.budget.made(pid, starts.len(), took, cpu);
         match ended {
             Ended::NoMemory => {
                 self.backoff.refused(now_since(began), backoff::free(&self.root));
@@ -160,5 +180,30 @@ impl Executor {
         }
         self.note_filled(pid, &affordable);
         ended
+    }
+
+    /// Makes extents that the supervisor does not permit wait.
+    fn deny(&mut self, pid: Pid, denied: &[(u64, u64)], now: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        for (start, _) in denied {
+            if let Some(extent) = process.extents.get_mut(start) {
+                self.tally.failed(extent, Some(make::DENIED));
+                make::failed(extent, Some(make::DENIED), false, now);
+            }
+        }
+    }
+
+    /// Tells the supervisor about a call.
+    fn report_call(&mut self, pid: Pid, asked: &[(u64, u64)], took: Duration) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        let process = self.processes.get(&pid);
+        let is_made = |start: &u64| {
+            process.and_then(|it| it.extents.get(start)).is_some_and(|extent| extent.is_huge)
+        };
+        let (asked, missing): (Vec<u64>, Vec<u64>) = asked.iter().copied().unzip();
+        let filled = asked.iter().zip(missing).filter(|(start, _)| is_made(start));
+        let filled_pages = filled.map(|(_, missing)| missing).sum();
+        let made: Vec<u64> = asked.iter().copied().filter(|start| is_made(start)).collect();
+        supervisor.called(&Call { pid, asked: &asked, made: &made, filled_pages, took });
     }
 }

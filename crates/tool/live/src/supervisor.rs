@@ -1,0 +1,33 @@
+//! Limits and a record beside the executor's own, for programs that somebody else started.
+
+use std::time::Duration;
+
+use units::Pid;
+
+/// Limits the superpages that an executor makes, and learns of them.
+pub trait Supervisor: Send {
+    /// How long no superpage may be made; zero: one may be made now.
+    fn pause(&mut self) -> Duration;
+
+    /// Called before superpages are made of `starts` (addresses, ascending). Returns those that may be made now. The
+    /// executor tries the others again, later each time.
+    fn permit(&mut self, pid: Pid, starts: &[u64]) -> Vec<u64>;
+
+    /// Called after each call that was to make superpages.
+    fn called(&mut self, call: &Call<'_>);
+}
+
+/// A call of MADV_COLLAPSE.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The process.
+    pub pid: Pid,
+    /// Addresses that were to become superpages.
+    pub asked: &'a [u64],
+    /// Those that did.
+    pub made: &'a [u64],
+    /// Number of zeroed pages that filled them.
+    pub filled_pages: u64,
+    /// How long it took. A thread of the process that accesses the memory meanwhile waits as long.
+    pub took: Duration,
+}
