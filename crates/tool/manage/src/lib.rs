@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod collapse;
+pub mod config;
 mod memory;
 pub mod once;
 mod realtime;

@@ -1,21 +1,40 @@
-//! `superpage manage`: superpages for running processes, and base pages again.
+//! `superpage manage`: superpages for running processes, once or for as long as they run.
 
+mod check;
 mod once;
 mod words;
+
+use std::path::PathBuf;
+
+use ::manage::config::Sources;
 
 use crate::exit::{Done, Failure};
 use crate::targets::TargetArgs;
 
-/// Put running processes on superpages.
+/// Put running processes on superpages: once, or for as long as they run.
+///
+/// --once puts memory on superpages now, the hottest first; --undo splits what was made. Without either this process stays
+/// and keeps designs in force on the processes that the configuration names: /etc/superpage/manage.toml, and then the
+/// files /etc/superpage/manage.d/*.toml in the order of their names. Its rules match processes by unit, cgroup, name,
+/// command line or user; the first rule that matches a process decides.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
 pub struct Args {
     /// Put the processes' memory on superpages now, and end
-    #[arg(long, required_unless_present = "undo", conflicts_with = "undo")]
+    #[arg(long, group = "mode")]
     once: bool,
 
-    /// Split the superpages that were made again; without processes, those of all
-    #[arg(long)]
+    /// Split the superpages that were made; without processes, those of all
+    #[arg(long, group = "mode")]
     undo: bool,
+
+    /// Check the configuration and list what each running process would get; change nothing
+    #[arg(long, group = "mode")]
+    check_config: bool,
+
+    /// Read this file instead of the system's configuration
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "undo"])]
+    config: Option<PathBuf>,
 
     #[command(flatten)]
     targets: TargetArgs,
@@ -23,8 +42,8 @@ pub struct Args {
     #[command(flatten)]
     limits: once::OnceArgs,
 
-    /// Say what would be done; change nothing
-    #[arg(long)]
+    /// Say what --once or --undo would do; change nothing
+    #[arg(long, help_heading = "Once")]
     dry_run: bool,
 
     /// Print JSON
@@ -32,7 +51,18 @@ pub struct Args {
     json: bool,
 }
 
+const AFTER: &str = "\
+Exit codes: 0 done; 1 less coverage than --require-coverage; 2 wrong usage, or mistakes in the configuration, each told \
+with its file and line; 3 not possible on this machine.";
+
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let Args { undo, dry_run, json, .. } = args;
-    once::run(&args.targets, &args.limits, once::Mode { undo, dry_run, json })
+    let Args { once, undo, dry_run, json, .. } = args;
+    let sources = args.config.map_or(Sources::System, Sources::File);
+    match () {
+        () if once || undo => {
+            once::run(&args.targets, &args.limits, once::Mode { undo, dry_run, json })
+        }
+        () if args.check_config => check::run(&sources, json),
+        () => Err(Failure::usage("nothing to do: give --once, --undo or --check-config")),
+    }
 }
