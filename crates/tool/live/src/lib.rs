@@ -39,7 +39,7 @@ use policy::Policy;
 use units::Pid;
 
 pub use account::{Account, Cause, Latency};
-pub use ask::is_at_first_fault;
+pub use ask::{is_at_first_fault, least_filled};
 pub use limits::{
     Fresh, Rule, check_design, check_in_place, check_machine, check_reading, check_reserves, rules,
     rules_on_pool,

@@ -168,7 +168,7 @@ impl Executor {
         let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
         let took = called.elapsed();
         let cpu = thread_cpu_time().saturating_sub(cpu);
-        self.report_call(pid, &affordable, took);
+        self.report_call(pid, &affordable, took, cpu);
         let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
         self.budget.made(pid, starts.len(), took, cpu);
         match ended {
@@ -194,7 +194,7 @@ impl Executor {
     }
 
     /// Tells the supervisor about a call.
-    fn report_call(&mut self, pid: Pid, asked: &[(u64, u64)], took: Duration) {
+    fn report_call(&mut self, pid: Pid, asked: &[(u64, u64)], took: Duration, cpu: Duration) {
         let Some(supervisor) = &mut self.supervisor else { return };
         let process = self.processes.get(&pid);
         let is_made = |start: &u64| {
@@ -204,6 +204,6 @@ impl Executor {
         let filled = asked.iter().zip(missing).filter(|(start, _)| is_made(start));
         let filled_pages = filled.map(|(_, missing)| missing).sum();
         let made: Vec<u64> = asked.iter().copied().filter(|start| is_made(start)).collect();
-        supervisor.called(&Call { pid, asked: &asked, made: &made, filled_pages, took });
+        supervisor.called(&Call { pid, asked: &asked, made: &made, filled_pages, took, cpu });
     }
 }

@@ -28,6 +28,8 @@ pub struct Call<'a> {
     pub made: &'a [u64],
     /// Number of zeroed pages that filled them.
     pub filled_pages: u64,
-    /// How long it took. A thread of the process that accesses the memory meanwhile waits as long.
+    /// How long it took. A thread of the process that accesses the memory meanwhile waits at most as long.
     pub took: Duration,
+    /// CPU time that it took: without the time in which it waited for a CPU, or for kernel threads on other CPUs.
+    pub cpu: Duration,
 }

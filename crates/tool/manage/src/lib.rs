@@ -3,6 +3,7 @@
 
 mod collapse;
 pub mod config;
+pub mod daemon;
 mod memory;
 pub mod once;
 mod realtime;
