@@ -149,17 +149,11 @@ impl Executor {
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
         }
-        let mut affordable = self.affordable(pid, starts);
-        if let Some(supervisor) = &mut self.supervisor {
-            let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
-            let permitted = supervisor.permit(pid, &starts);
-            let (left, denied): (_, Vec<_>) =
-                affordable.into_iter().partition(|(start, _)| permitted.contains(start));
-            affordable = left;
-            self.deny(pid, &denied, now);
-        }
+        let permitted = self.permitted(pid, starts, now);
+        let affordable = self.affordable(pid, &permitted);
         let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
         if starts.is_empty() {
+            self.report_call(pid, &permitted, &[], (Duration::ZERO, Duration::ZERO));
             return Ended::Unavailable;
         }
         self.note_time(pid);
@@ -168,9 +162,12 @@ impl Executor {
         let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
         let took = called.elapsed();
         let cpu = thread_cpu_time().saturating_sub(cpu);
-        self.report_call(pid, &affordable, took, cpu);
+        self.report_call(pid, &permitted, &affordable, (took, cpu));
+        // On a busy machine most of a call waits for other CPUs, before the kernel takes the program's lock. A program
+        // that is growing waits for the call anyway.
+        let held_up = if self.supervisor.is_some() { took.min(cpu) } else { took };
         let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
-        self.budget.made(pid, starts.len(), took, cpu);
+        self.budget.made(pid, starts.len(), held_up, cpu);
         match ended {
             Ended::NoMemory => {
                 self.backoff.refused(now_since(began), backoff::free(&self.root));
@@ -182,28 +179,38 @@ impl Executor {
         ended
     }
 
-    /// Makes extents that the supervisor does not permit wait.
-    fn deny(&mut self, pid: Pid, denied: &[(u64, u64)], now: u64) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        for (start, _) in denied {
+    /// Returns the extents that the supervisor permits. The others wait.
+    fn permitted(&mut self, pid: Pid, starts: &[u64], now: u64) -> Vec<u64> {
+        let Some(supervisor) = &mut self.supervisor else { return starts.to_vec() };
+        let permitted = supervisor.permit(pid, starts);
+        let Some(process) = self.processes.get_mut(&pid) else { return permitted };
+        for start in starts.iter().filter(|start| !permitted.contains(start)) {
             if let Some(extent) = process.extents.get_mut(start) {
                 self.tally.failed(extent, Some(make::DENIED));
                 make::failed(extent, Some(make::DENIED), false, now);
             }
         }
+        permitted
     }
 
-    /// Tells the supervisor about a call.
-    fn report_call(&mut self, pid: Pid, asked: &[(u64, u64)], took: Duration, cpu: Duration) {
-        let Some(supervisor) = &mut self.supervisor else { return };
-        let process = self.processes.get(&pid);
-        let is_made = |start: &u64| {
-            process.and_then(|it| it.extents.get(start)).is_some_and(|extent| extent.is_huge)
+    /// Tells the supervisor about a call for `tried` of the extents that it permitted.
+    fn report_call(
+        &mut self,
+        pid: Pid,
+        permitted: &[u64],
+        tried: &[(u64, u64)],
+        (took, cpu): (Duration, Duration),
+    ) {
+        let Some(supervisor) = self.supervisor.as_mut().filter(|_| !permitted.is_empty()) else {
+            return;
         };
-        let (asked, missing): (Vec<u64>, Vec<u64>) = asked.iter().copied().unzip();
-        let filled = asked.iter().zip(missing).filter(|(start, _)| is_made(start));
-        let filled_pages = filled.map(|(_, missing)| missing).sum();
-        let made: Vec<u64> = asked.iter().copied().filter(|start| is_made(start)).collect();
-        supervisor.called(&Call { pid, asked: &asked, made: &made, filled_pages, took, cpu });
+        let process = self.processes.get(&pid);
+        let is_made = |start: u64| {
+            process.and_then(|it| it.extents.get(&start)).is_some_and(|extent| extent.is_huge)
+        };
+        let (made, filled): (Vec<u64>, Vec<u64>) =
+            tried.iter().copied().filter(|(start, _)| is_made(*start)).unzip();
+        let filled_pages = filled.into_iter().sum();
+        supervisor.called(&Call { pid, permitted, made: &made, filled_pages, took, cpu });
     }
 }

@@ -10,10 +10,10 @@ pub trait Supervisor: Send {
     fn pause(&mut self) -> Duration;
 
     /// Called before superpages are made of `starts` (addresses, ascending). Returns those that may be made now. The
-    /// executor tries the others again, later each time.
+    /// executor asks about the others again, later each time.
     fn permit(&mut self, pid: Pid, starts: &[u64]) -> Vec<u64>;
 
-    /// Called after each call that was to make superpages.
+    /// Called after what was permitted has been tried, or was not tried because of the executor's own limits.
     fn called(&mut self, call: &Call<'_>);
 }
 
@@ -22,9 +22,9 @@ pub trait Supervisor: Send {
 pub struct Call<'a> {
     /// The process.
     pub pid: Pid,
-    /// Addresses that were to become superpages.
-    pub asked: &'a [u64],
-    /// Those that did.
+    /// Addresses that were permitted.
+    pub permitted: &'a [u64],
+    /// Those that became superpages.
     pub made: &'a [u64],
     /// Number of zeroed pages that filled them.
     pub filled_pages: u64,

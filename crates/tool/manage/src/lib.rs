@@ -6,6 +6,7 @@ pub mod config;
 pub mod daemon;
 mod memory;
 pub mod once;
+pub mod operation;
 mod realtime;
 pub mod record;
 mod split;

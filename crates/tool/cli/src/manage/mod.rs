@@ -1,6 +1,7 @@
 //! `superpage manage`: superpages for running processes, once or for as long as they run.
 
 mod check;
+mod daemon;
 mod once;
 mod words;
 
@@ -32,8 +33,12 @@ pub struct Args {
     #[arg(long, group = "mode")]
     check_config: bool,
 
+    /// Print what the manager that runs keeps in force
+    #[arg(long, group = "mode")]
+    status: bool,
+
     /// Read this file instead of the system's configuration
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "undo"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "undo", "status"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -52,7 +57,7 @@ pub struct Args {
 }
 
 const AFTER: &str = "\
-Exit codes: 0 done; 1 less coverage than --require-coverage; 2 wrong usage, or mistakes in the configuration, each told \
+Exit codes: 0 done; 1 less coverage than --require-coverage, or no manager for --status; 2 wrong usage, or mistakes in the configuration, each told \
 with its file and line; 3 not possible on this machine.";
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -63,6 +68,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             once::run(&args.targets, &args.limits, once::Mode { undo, dry_run, json })
         }
         () if args.check_config => check::run(&sources, json),
-        () => Err(Failure::usage("nothing to do: give --once, --undo or --check-config")),
+        () if args.status => daemon::status(json),
+        () if !args.targets.targets().is_empty() => Err(Failure::usage(
+            "processes are for --once and --undo; the configuration names a manager's",
+        )),
+        () => daemon::run(&sources),
     }
 }

@@ -191,7 +191,8 @@ pub fn run(targets: &TargetArgs, args: &OnceArgs, mode: Mode) -> Result<Done, Fa
     }
 }
 
-fn may_collapse(root: &Root) -> Result<(), Failure> {
+/// Fails if this user or kernel cannot make superpages in other processes.
+pub fn may_collapse(root: &Root) -> Result<(), Failure> {
     live::check_machine(root).map_err(|why| {
         Failure::cannot(format!(
             "{why}. Without it a program gets superpages when it starts (superpage run), or collapses its own memory"

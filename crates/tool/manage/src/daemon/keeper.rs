@@ -24,6 +24,10 @@ const LEAST_RATE: f64 = 2.0;
 const LATEST: usize = 10_000;
 /// How long a reading of the machine's memory is believed.
 const READING: Duration = Duration::from_millis(100);
+/// Time for which a range is left alone after a failure; doubled after each further one.
+const LEAST_REST: Duration = Duration::from_millis(500);
+/// Longest such time.
+const MOST_REST: Duration = Duration::from_secs(600);
 /// Pause where memory is short or a realtime task is running.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -37,6 +41,8 @@ pub struct Ledger {
     records: BTreeMap<Pid, Record>,
     /// When a range that was given back may have a superpage again.
     until: BTreeMap<(Pid, u64), Instant>,
+    /// Failures in a row.
+    failures: BTreeMap<(Pid, u64), u8>,
     /// The address of the superpage that was looked at last, to give it back.
     looked_to: BTreeMap<Pid, u64>,
     realtime: Realtime,
@@ -61,6 +67,7 @@ impl Ledger {
             processes: BTreeMap::new(),
             records: BTreeMap::new(),
             until: BTreeMap::new(),
+            failures: BTreeMap::new(),
             looked_to: BTreeMap::new(),
             memory: (None, None),
             calls: VecDeque::new(),
@@ -88,6 +95,7 @@ impl Ledger {
         let now = Instant::now();
         let processes = &self.processes;
         self.until.retain(|(pid, _), until| processes.contains_key(pid) && *until > now);
+        self.failures.retain(|(pid, _), _| processes.contains_key(pid));
         self.looked_to.retain(|pid, _| processes.contains_key(pid));
     }
 
@@ -154,6 +162,14 @@ impl Ledger {
             () if self.realtime.is_running(&self.root) => Some(Pause::Realtime),
             () => None,
         }
+    }
+
+    /// Leaves a range alone, longer after each failure: memory may have MADV_NOHUGEPAGE.
+    fn has_failed(&mut self, pid: Pid, start: u64, now: Instant) {
+        let failures = self.failures.entry((pid, start)).or_default();
+        let rest = LEAST_REST.saturating_mul(1 << (*failures).min(16)).min(MOST_REST);
+        *failures = failures.saturating_add(1);
+        self.until.insert((pid, start), now + rest);
     }
 
     /// Whether a process's control group has room for a superpage more. Filled pages are charged, and during the call
@@ -239,7 +255,14 @@ impl Supervisor for Keeper {
 
     fn called(&mut self, call: &Call<'_>) {
         let mut ledger = lock(&self.ledger);
-        let unmade = call.asked.iter().filter(|start| !call.made.contains(start));
+        let now = Instant::now();
+        for start in call.permitted.iter().filter(|start| !call.made.contains(start)) {
+            ledger.has_failed(call.pid, *start, now);
+        }
+        for start in call.made {
+            ledger.failures.remove(&(call.pid, *start));
+        }
+        let unmade = call.permitted.iter().filter(|start| !call.made.contains(start));
         if let Ok(record) = ledger.record(call.pid) {
             let removed: Result<(), String> =
                 unmade.copied().try_for_each(|start| record.remove(start));
@@ -247,6 +270,9 @@ impl Supervisor for Keeper {
         }
         ledger.made += call.made.len() as u64;
         ledger.filled_pages += call.filled_pages;
+        if call.took.is_zero() {
+            return; // nothing was tried
+        }
         ledger.longest = ledger.longest.max(call.took);
         ledger.calls.push_back(call.took);
         if ledger.calls.len() > LATEST {
@@ -255,7 +281,7 @@ impl Supervisor for Keeper {
         drop(ledger);
         self.adapt(call.cpu);
         lock(&self.ledger).rate = Some(self.rate);
-        let calls = call.asked.len().max(1) as f64;
+        let calls = call.permitted.len().max(1) as f64;
         self.next = Instant::now() + Duration::from_secs_f64(calls / self.rate);
     }
 }

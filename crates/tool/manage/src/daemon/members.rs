@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use design::Design;
 use host::Root;
 use host::process;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::Process;
 use units::Pid;
 
@@ -41,7 +41,7 @@ pub struct Found {
 }
 
 /// A process that a rule means and that gets nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftAlone {
     /// The process.
     pub pid: Pid,

@@ -2,7 +2,7 @@
 
 use host::Root;
 use policy::Scale;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::Process;
 use units::{ByteSize, Pid};
 
@@ -11,7 +11,7 @@ use crate::config::{Cause, Mode};
 use crate::memory::{Coverage, Forbidden, Memory, Survey};
 
 /// Why no superpage is made now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pause {
     /// Less memory is available than the headroom.
@@ -21,7 +21,7 @@ pub enum Pause {
 }
 
 /// The manager's state.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Number of processes in which superpages are made.
     pub members: u64,
@@ -56,7 +56,7 @@ pub struct Status {
 }
 
 /// A process for which a rule has a design.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// The process.
     pub pid: Pid,
