@@ -158,7 +158,14 @@ impl Executor {
     }
 
     pub(crate) fn supervised(self, supervisor: Box<dyn Supervisor>) -> Self {
-        Self { supervisor: Some(supervisor), idle: SUPERVISED_IDLE, ..self }
+        let budget = Budget::of_services();
+        Self {
+            supervisor: Some(supervisor),
+            idle: SUPERVISED_IDLE,
+            goes_ahead: false,
+            budget,
+            ..self
+        }
     }
 
     /// Ticks for which the supervisor permits no superpage; `None`: it permits some.
@@ -321,8 +328,12 @@ impl Executor {
         self.is_busy || self.pace.follows_a_cpu()
     }
 
-    /// Returns whether a program is growing, by samples, fronts or the last look.
+    /// Returns whether a program is growing, by samples, fronts or the last look. Under a supervisor no growth is followed,
+    /// and full extents do not wait for its end.
     pub(crate) fn is_growing(&self) -> bool {
+        if self.supervisor.is_some() {
+            return false;
+        }
         let has_grown = self.faults.is_none() && self.grew;
         self.pace.rest != Rest::Idle || !self.fronts.is_empty() || has_grown
     }
