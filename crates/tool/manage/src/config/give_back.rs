@@ -1,7 +1,7 @@
 //! Shortage of memory, and when it is time to give superpages back.
 
 use host::{MemInfo, Pressure, ReadError, Root};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use super::GiveBack;
@@ -18,7 +18,7 @@ pub struct Shortage {
 }
 
 /// Why superpages are given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Tasks wait for memory.

@@ -18,7 +18,7 @@ use design::{Design, designs};
 use host::Root;
 use policy::{LaunchPages, Scale};
 use regex::Regex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::Process;
 use toml_keys::FileError;
 use units::ByteSize;
@@ -69,7 +69,7 @@ pub struct Config {
 }
 
 /// Whether superpages are made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Nothing is changed: what would be done is told.
