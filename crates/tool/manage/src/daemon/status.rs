@@ -36,16 +36,20 @@ pub struct Status {
     /// Zeroed memory in them, by samples.
     pub given_back_bytes: ByteSize,
     /// Longest call since the start, in seconds; `None`: none was made.
+    #[serde(deserialize_with = "units::seconds")]
     pub longest_seconds: Option<f64>,
     /// 99th percentile of the last calls, in seconds.
+    #[serde(deserialize_with = "units::seconds")]
     pub p99_seconds: Option<f64>,
     /// Superpages made per second at most, adapted to how long calls take.
+    #[serde(deserialize_with = "units::number")]
     pub rate: Option<f64>,
     /// Why none is made now.
     pub pause: Option<Pause>,
     /// Why superpages are given back now.
     pub shortage: Option<Cause>,
     /// CPU time of the manager since its start, in seconds.
+    #[serde(deserialize_with = "units::seconds")]
     pub cpu_seconds: f64,
     /// Why the last record could not be written; nothing is made meanwhile.
     pub unrecorded: Option<String>,
