@@ -1,5 +1,7 @@
 //! What the manager keeps in force, as data.
 
+use std::collections::BTreeMap;
+
 use host::Root;
 use policy::Scale;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,8 @@ pub struct Status {
     pub observed: u64,
     /// Superpages made since the start.
     pub made: u64,
+    /// Attempts without a superpage, by reason; one superpage may take several attempts.
+    pub unmade: BTreeMap<String, u64>,
     /// Zeroed memory that filled them.
     pub filled: ByteSize,
     /// Superpages given back since the start.
