@@ -294,6 +294,14 @@ impl Config {
         file::read(root, sources)
     }
 
+    /// Reads the text of one file. Errors name `file`; designs are looked for beside it.
+    ///
+    /// # Errors
+    /// All mistakes of the text.
+    pub fn from_toml(file: &Path, text: &str) -> Result<Self, ConfigError> {
+        file::parse(file, text)
+    }
+
     /// Reads the files again. On a mistake the configuration in force stays.
     ///
     /// # Errors

@@ -445,3 +445,69 @@ fn designs_that_can_be_kept_in_force() {
         assert!(kept.contains(&name), "{name}: {kept:?}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(testkit::cases(500) as u32))]
+
+    /// Keys and values at random places: an error with lines, or a configuration.
+    #[test]
+    fn any_file_is_read_or_has_mistakes_with_lines(
+        lines in proptest::collection::vec(
+            (proptest::sample::select(KEYS.to_vec()), proptest::sample::select(VALUES.to_vec())),
+            0..12,
+        ),
+    ) {
+        let text: String = lines.iter().map(|(key, value)| match key.starts_with('[') {
+            true => format!("{key}\n"),
+            false => format!("{key} = {value}\n"),
+        }).collect();
+        match Config::from_toml(Path::new("x.toml"), &text) {
+            Ok(config) => {
+                for rule in &config.rules {
+                    assert!(rule.place.line <= text.lines().count(), "{text}");
+                }
+            }
+            Err(error) => for line in error.lines() {
+                assert!(line.starts_with("x.toml:") && line.len() > 12, "{text}: {line}");
+                assert!(!line.contains('\n'), "{text}: {line}");
+            },
+        }
+    }
+}
+
+const KEYS: [&str; 16] = [
+    "[manage]",
+    "[manage.give-back]",
+    "[[rule]]",
+    "[[rule]]",
+    "mode",
+    "interval",
+    "cpu-share",
+    "memory-headroom",
+    "may-override",
+    "unit",
+    "comm",
+    "command",
+    "user",
+    "design",
+    "leave-alone",
+    "pressure",
+];
+const VALUES: [&str; 16] = [
+    "\"enforce\"",
+    "\"1s\"",
+    "\"5%\"",
+    "\"2G\"",
+    "[\"thp-never\"]",
+    "\"x*\"",
+    "\"\"",
+    "\"(\"",
+    "0",
+    "-1",
+    "1e99",
+    "true",
+    "\"sync-64\"",
+    "\"as-requested\"",
+    "{}",
+    "[[[]]]",
+];
