@@ -12,6 +12,7 @@ mod advice;
 mod code;
 mod core;
 mod damon;
+mod heat;
 mod memory;
 mod model;
 mod peek;
@@ -23,6 +24,7 @@ mod verdict;
 
 pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
 pub use damon::Damon;
+pub use heat::Heat;
 pub use model::Costs;
 pub use remedy::Remedy;
 pub use sampler::SampleError;
