@@ -6,7 +6,7 @@ use std::time::Duration;
 use experiment::running::analysis::{Analysis, Summary, analyse};
 use experiment::running::document::Document;
 use experiment::running::html::{BIAS, obstacle, service};
-use experiment::running::procedure::{Left, Stopped};
+use experiment::running::procedure::{Left, LeftAs, Stopped};
 use experiment::verdict::{Terms, floor_text};
 use host::Root;
 use operations::running::{self, KeepIf, PerArg, Request};
@@ -109,7 +109,8 @@ pub fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
     if let Some(why) = running::without_verdict(document) {
         return Err(Failure::cannot(why));
     }
-    if let Some(Left::Unknown { reason }) = &document.left {
+    let left = document.left.as_ref();
+    if let Some(reason) = left.and_then(|left| left.reason.as_ref()) {
         return Err(Failure::cannot(format!("the memory could not be left as asked: {reason}")));
     }
     let judged = analysis.judgements.iter().filter(|one| {
@@ -243,9 +244,14 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         ));
     }
     notes.push(BIAS.to_string());
-    notes.push(match &document.left {
-        None => "the memory was not left yet".to_string(),
-        Some(Left::Found { switched }) => {
+    notes.extend(document.left.as_ref().map(left));
+    notes
+}
+
+fn left(left: &Left) -> String {
+    let switched = left.switched.clone().unwrap_or_default();
+    match left.state {
+        LeftAs::Found => {
             let kept = switched.largest_obstacle();
             let rest =
                 kept.map_or(String::new(), |kept| format!("; not restored: {}", obstacle(kept)));
@@ -254,12 +260,12 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
                 switched.split, switched.made
             )
         }
-        Some(Left::Superpages { .. }) => {
+        LeftAs::Superpages => {
             "left on superpages; `superpage manage --undo` splits those made".to_string()
         }
-        Some(Left::Unknown { reason }) => {
+        LeftAs::LastBlock => {
+            let reason = left.reason.as_deref().unwrap_or_default();
             format!("the memory is left as the last block had it: {}", words::name(reason, 160))
         }
-    });
-    notes
+    }
 }

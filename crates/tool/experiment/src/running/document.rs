@@ -173,11 +173,19 @@ impl Document {
         if self.arms.is_empty() {
             return Err("arms: there are none".to_string());
         }
-        let arms = self.arms.len();
-        let is_strange = |block: &Block| block.arm.is_some_and(|arm| arm as usize >= arms);
-        match self.blocks.iter().position(is_strange) {
-            Some(at) => Err(format!("blocks[{at}].arm: expected less than {arms}")),
-            None => Ok(()),
+        if let Some(at) = self.processes.iter().position(|process| process.pid.0 <= 0) {
+            return Err(format!("processes[{at}].pid: expected more than 0"));
         }
+        let arms = self.arms.len();
+        for (at, block) in self.blocks.iter().enumerate() {
+            if block.arm.is_some_and(|arm| arm as usize >= arms) {
+                return Err(format!("blocks[{at}].arm: expected less than {arms}"));
+            }
+            let mut both = std::iter::once(&block.before).chain(&block.after);
+            if both.any(|one| one.superpage_bytes > one.eligible_bytes) {
+                return Err(format!("blocks[{at}]: superpage_bytes are more than eligible_bytes"));
+            }
+        }
+        Ok(())
     }
 }

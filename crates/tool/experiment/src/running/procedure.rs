@@ -93,6 +93,7 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// Index of the arm; `null` for the memory as it was found.
+    #[serde(deserialize_with = "units::count")]
     pub arm: Option<u32>,
     /// Purpose of the block.
     pub purpose: Purpose,
@@ -215,23 +216,25 @@ pub struct Session<'a> {
 
 /// How the memory was left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "as")]
-pub enum Left {
+pub struct Left {
+    /// The state of the memory.
+    pub state: LeftAs,
+    /// The last switch; `null` if the memory could not be switched.
+    pub switched: Option<Switched>,
+    /// Why the memory could not be switched.
+    pub reason: Option<String>,
+}
+
+/// A state in which the memory was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftAs {
     /// As it was found, as far as possible.
-    Found {
-        /// The last switch.
-        switched: Switched,
-    },
+    Found,
     /// On superpages.
-    Superpages {
-        /// The last switch.
-        switched: Switched,
-    },
-    /// Unknown: it could not be switched.
-    Unknown {
-        /// The reason.
-        reason: String,
-    },
+    Superpages,
+    /// As the last block had it.
+    LastBlock,
 }
 
 impl<'a> Session<'a> {
@@ -285,10 +288,15 @@ impl<'a> Session<'a> {
         };
         // A second attempt would fail in the same way, except if superpages could not be kept.
         self.is_switched = pages.is_some() && switched.is_err();
-        match (switched, pages) {
-            (Ok(switched), Some(Pages::Superpages)) => Left::Superpages { switched },
-            (Ok(switched), _) => Left::Found { switched },
-            (Err(error), _) => Left::Unknown { reason: error.to_string() },
+        match switched {
+            Ok(switched) => {
+                let is_kept = pages == Some(Pages::Superpages);
+                let state = if is_kept { LeftAs::Superpages } else { LeftAs::Found };
+                Left { state, switched: Some(switched), reason: None }
+            }
+            Err(error) => {
+                Left { state: LeftAs::LastBlock, switched: None, reason: Some(error.to_string()) }
+            }
         }
     }
 }

@@ -298,7 +298,7 @@ impl Request {
         let mut clock = Wall { began: Instant::now(), interrupting: &interrupting };
         let (question, mut progress) =
             ((metric.better, &judging.margin(None)), Progress::new(self.quiet, "comparing"));
-        let most = (settings.max_seconds * 1000.0) as u64;
+        let most = settings.max_seconds as u64;
         let mut rounds = 0;
         let observe = &mut |event: Event| match event {
             Event::Begins(purpose, arm, seconds) => {
@@ -307,7 +307,7 @@ impl Request {
                     Purpose::Measured => format!("{arm}, round {}", rounds + 1),
                     Purpose::AsFound | Purpose::WarmUp => format!("{arm}, warm-up"),
                 };
-                progress.tell((seconds * 1000.0) as u64, Some(most), || what);
+                progress.tell(seconds as u64, Some(most), || what);
             }
             Event::Round(_) => rounds += 1,
             Event::Ended(_) => {}
