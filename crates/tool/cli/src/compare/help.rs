@@ -107,7 +107,7 @@ mod tests {
         let few = options(&few);
         assert!((28..=35).contains(&few.len()), "{} options: {few:?}", few.len());
         assert!(few.is_subset(&all), "{few:?}");
-        assert_eq!(all.len(), few.len() + 28, "{all:?}");
+        assert_eq!(all.len(), few.len() + 38, "{all:?}");
     }
 
     #[test]
