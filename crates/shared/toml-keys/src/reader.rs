@@ -229,7 +229,9 @@ impl<'a> Reader<'a> {
     /// Finds a key of the current table, and marks it as known.
     pub fn find(&mut self, name: &'static str) -> Option<Found<'a>> {
         let frame = self.frame();
-        frame.known.push(name);
+        if !frame.known.contains(&name) {
+            frame.known.push(name);
+        }
         let path = format!("{}{name}", frame.path);
         let (key, value) = frame.table?.get_key_value(name)?;
         let line = self.line(key.span().start);
@@ -252,6 +254,11 @@ impl<'a> Reader<'a> {
         let frame = self.frame();
         let (line, key) = (frame.line, frame.path.trim_end_matches('.').to_string());
         self.problem(line, key, what.into());
+    }
+
+    /// Line number where the current table starts.
+    pub fn line_here(&mut self) -> usize {
+        self.frame().line
     }
 
     /// Records an error if the key is missing from the current table.

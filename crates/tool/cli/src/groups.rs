@@ -3,9 +3,10 @@
 use clap::Command;
 
 /// Headings of `--help`, each with its commands.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     ("Compare and run", &["compare", "evaluate", "run", "workload"]),
     ("See", &["map", "top", "exporter", "advise", "doctor"]),
+    ("Keep", &["manage"]),
     ("Pools and settings", &["pool", "restore"]),
     ("Designs", &["design", "lab"]),
     ("TLB and costs", &["measure", "tlb", "bench", "verify-cost"]),

@@ -19,6 +19,7 @@ pub mod files;
 mod groups;
 pub mod lab;
 mod legacy;
+mod manage;
 mod map;
 mod measure;
 mod pool;
@@ -68,6 +69,7 @@ enum Command {
     Exporter(exporter::Args),
     Doctor(doctor::Args),
     Advise(Box<advise::Args>),
+    Manage(Box<manage::Args>),
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
@@ -178,6 +180,7 @@ fn command_named() -> ExitCode {
         Command::Exporter(args) => exporter::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Advise(args) => advise::run(*args),
+        Command::Manage(args) => manage::run(*args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),

@@ -75,7 +75,7 @@ fn wants_superpage(
 }
 
 /// Returns the minimum number of populated pages at which the policy fills and maps a reservation; at most [`PAGES`].
-pub(crate) fn least_filled(policy: &Policy) -> u16 {
+pub fn least_filled(policy: &Policy) -> u16 {
     let fills = |&populated: &u16| {
         let extent = Extent { populated, is_reserved: true, ..Extent::default() };
         let action = policy.clone().on(Event::Populated, &extent.facts(policy, false));

@@ -25,6 +25,7 @@ mod pace;
 mod pending;
 mod process;
 mod report;
+mod supervisor;
 mod turn;
 mod work;
 
@@ -38,12 +39,13 @@ use policy::Policy;
 use units::Pid;
 
 pub use account::{Account, Cause, Latency};
-pub use ask::is_at_first_fault;
+pub use ask::{is_at_first_fault, least_filled};
 pub use limits::{
     Fresh, Rule, check_design, check_in_place, check_machine, check_reading, check_reserves, rules,
     rules_on_pool,
 };
 pub use report::{Delay, Report};
+pub use supervisor::{Call, Supervisor};
 
 /// A design applied to running programs.
 #[derive(Debug)]
@@ -70,6 +72,30 @@ impl Live {
             turn::Executor::new(policy, fresh, root, Box::new(members), is_stopped, closed).run()
         };
         Self { stop, wake, thread: Builder::new().spawn(run) }
+    }
+
+    /// Applies a policy to programs that somebody else started, within the limits of `supervisor`. Faults are not sampled,
+    /// each call makes one superpage, and processes are looked at every second.
+    pub fn supervise(
+        policy: Policy,
+        root: Root,
+        members: impl Fn() -> Vec<Pid> + Send + 'static,
+        supervisor: impl Supervisor + 'static,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::clone(&stop);
+        let run = move || {
+            let members = Box::new(members);
+            turn::Executor::new(policy, Fresh::BasePages, root, members, is_stopped, None)
+                .supervised(Box::new(supervisor))
+                .run()
+        };
+        Self { stop, wake: None, thread: Builder::new().spawn(run) }
+    }
+
+    /// Whether the executor's thread could be started and has not ended.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_ok_and(|thread| !thread.is_finished())
     }
 
     /// Stops the executor. Superpages stay.

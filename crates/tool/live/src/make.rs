@@ -20,6 +20,8 @@ pub(crate) const MAX_RUN: usize = 16;
 const MIN_REST: u64 = 100_000;
 /// Maximum ticks of that back-off.
 const MAX_REST: u64 = 10_000_000;
+/// The same where the supervisor denies.
+const MAX_REST_OF_DENIED: u64 = 60_000_000;
 /// Ticks of back-off from the second EAGAIN on. The kernel refuses pages that were just faulted in, because they are on
 /// a CPU's list and not on the LRU. See docs/decisions/live.md#8.
 const MIN_REST_OF_HELD: u64 = 50;
@@ -28,6 +30,8 @@ const MIN_REST_OF_HELD: u64 = 50;
 pub(crate) const SHARED: i32 = -1;
 /// Stands for an errno: not requested, because the control group has too little memory left.
 pub(crate) const SHORT: i32 = -2;
+/// Stands for an errno: not requested, because the supervisor does not permit it now.
+pub(crate) const DENIED: i32 = -3;
 
 /// Makes superpages of these extents (ascending), as far as they still exist. `now` returns the time in ticks.
 pub(crate) fn superpages(
@@ -154,11 +158,12 @@ pub(crate) fn failed(
         Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // halved here, because it is doubled once for the first failure
         _ => MIN_REST,
     };
-    extent.retry_at = now + (least << extent.failures.min(16)).min(MAX_REST);
+    let most = if errno == Some(DENIED) { MAX_REST_OF_DENIED } else { MAX_REST };
+    extent.retry_at = now + (least << extent.failures.min(16)).min(most);
     extent.failures = extent.failures.saturating_add(1);
     match errno {
         // A page was locked, isolated, or referenced by the kernel; or a control group is at its limit.
-        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT) => Ended::Unavailable,
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT | DENIED) => Ended::Unavailable,
         _ => Ended::Unfit,
     }
 }

@@ -12,6 +12,7 @@ use crate::extent::PAGES;
 use crate::limits::Fresh;
 use crate::make::{self, MAX_RUN};
 use crate::process::Process;
+use crate::supervisor::Call;
 use crate::turn::{Executor, now_since};
 
 /// Ticks from making one full extent to making the next while a program grows.
@@ -27,6 +28,11 @@ impl Executor {
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
+        let has_pending = !self.pending.is_empty() || !self.full.is_empty();
+        if let Some(pause) = self.supervised_pause().filter(|_| has_pending) {
+            self.retry_at = Some(now + pause);
+            return false;
+        }
         if self.waits_to_copy() {
             self.claim(now);
             if self.waits_to_copy() {
@@ -91,7 +97,11 @@ impl Executor {
 
     /// Returns an extent and its neighbours that are due, ascending. They stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
-        let most = if self.is_growing() { self.most } else { MAX_RUN };
+        let most = match self.is_growing() {
+            _ if self.supervisor.is_some() => 1,
+            true => self.most,
+            false => MAX_RUN,
+        };
         let most = most.min(self.budget.affordable(pid)).max(1);
         let is_in_place = |at| self.processes.get(&pid).is_some_and(|it| it.is_in_place(at));
         let may = |&at: &u64| {
@@ -139,18 +149,25 @@ impl Executor {
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
         }
-        let affordable = self.affordable(pid, starts);
+        let permitted = self.permitted(pid, starts, now);
+        let affordable = self.affordable(pid, &permitted);
         let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
         if starts.is_empty() {
+            self.report_call(pid, &permitted, &[], (Duration::ZERO, Duration::ZERO));
             return Ended::Unavailable;
         }
         self.note_time(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
         let (began, called, cpu) = (self.began, Instant::now(), thread_cpu_time());
         let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
+        let took = called.elapsed();
         let cpu = thread_cpu_time().saturating_sub(cpu);
+        self.report_call(pid, &permitted, &affordable, (took, cpu));
+        // On a busy machine most of a call waits for other CPUs, before the kernel takes the program's lock. A program
+        // that is growing waits for the call anyway.
+        let held_up = if self.supervisor.is_some() { took.min(cpu) } else { took };
         let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
-        self.budget.made(pid, starts.len(), called.elapsed(), cpu);
+        self.budget.made(pid, starts.len(), held_up, cpu);
         match ended {
             Ended::NoMemory => {
                 self.backoff.refused(now_since(began), backoff::free(&self.root));
@@ -160,5 +177,40 @@ impl Executor {
         }
         self.note_filled(pid, &affordable);
         ended
+    }
+
+    /// Returns the extents that the supervisor permits. The others wait.
+    fn permitted(&mut self, pid: Pid, starts: &[u64], now: u64) -> Vec<u64> {
+        let Some(supervisor) = &mut self.supervisor else { return starts.to_vec() };
+        let permitted = supervisor.permit(pid, starts);
+        let Some(process) = self.processes.get_mut(&pid) else { return permitted };
+        for start in starts.iter().filter(|start| !permitted.contains(start)) {
+            if let Some(extent) = process.extents.get_mut(start) {
+                self.tally.failed(extent, Some(make::DENIED));
+                make::failed(extent, Some(make::DENIED), false, now);
+            }
+        }
+        permitted
+    }
+
+    /// Tells the supervisor about a call for `tried` of the extents that it permitted.
+    fn report_call(
+        &mut self,
+        pid: Pid,
+        permitted: &[u64],
+        tried: &[(u64, u64)],
+        (took, cpu): (Duration, Duration),
+    ) {
+        let Some(supervisor) = self.supervisor.as_mut().filter(|_| !permitted.is_empty()) else {
+            return;
+        };
+        let process = self.processes.get(&pid);
+        let is_made = |start: u64| {
+            process.and_then(|it| it.extents.get(&start)).is_some_and(|extent| extent.is_huge)
+        };
+        let (made, filled): (Vec<u64>, Vec<u64>) =
+            tried.iter().copied().filter(|(start, _)| is_made(*start)).unzip();
+        let filled_pages = filled.into_iter().sum();
+        supervisor.called(&Call { pid, permitted, made: &made, filled_pages, took, cpu });
     }
 }

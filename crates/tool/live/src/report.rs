@@ -213,6 +213,7 @@ fn reason(errno: Option<i32>) -> &'static str {
         Some(libc::EAGAIN) => "the kernel held a page (EAGAIN)",
         Some(make::SHARED) => "another process shares it after a fork",
         Some(make::SHORT) => "the control group has too little memory left",
+        Some(make::DENIED) => "not permitted now",
         Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
         Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
         Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",

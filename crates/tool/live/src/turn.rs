@@ -25,11 +25,14 @@ use crate::limits::{self, Fresh};
 use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
+use crate::supervisor::Supervisor;
 
 /// Interval from a check that found something to the next check. It grows while checks find nothing.
 const MIN_IDLE: Duration = Duration::from_millis(10);
 /// Maximum interval between two checks.
 const MAX_IDLE: Duration = Duration::from_millis(50);
+/// Interval of checks under a supervisor.
+const SUPERVISED_IDLE: Duration = Duration::from_secs(1);
 /// Pause after a look at whole processes, in multiples of its CPU time: the thread uses 1 % of a CPU.
 const PAUSE_FOR_LOOKS: u32 = 99;
 /// Pause after such a look if no CPU is idle: the thread uses a quarter of 1 % of a CPU.
@@ -98,6 +101,7 @@ pub(crate) struct Executor {
     has_waiters: bool,
     /// Whether threads waited for a CPU at both of the last two checks.
     is_busy: bool,
+    pub supervisor: Option<Box<dyn Supervisor>>,
 }
 
 impl Executor {
@@ -149,7 +153,18 @@ impl Executor {
             idle: MIN_IDLE,
             closed,
             faults: None,
+            supervisor: None,
         }
+    }
+
+    pub(crate) fn supervised(self, supervisor: Box<dyn Supervisor>) -> Self {
+        Self { supervisor: Some(supervisor), idle: SUPERVISED_IDLE, ..self }
+    }
+
+    /// Ticks for which the supervisor permits no superpage; `None`: it permits some.
+    pub(crate) fn supervised_pause(&mut self) -> Option<u64> {
+        let pause = self.supervisor.as_mut()?.pause();
+        (!pause.is_zero()).then_some(pause.as_micros() as u64)
     }
 
     pub(crate) fn run(mut self) -> Report {
@@ -212,7 +227,11 @@ impl Executor {
             let began = thread_cpu_time();
             let has_looked = self.look();
             let looked = thread_cpu_time().saturating_sub(began);
-            self.idle = if has_looked { MIN_IDLE } else { (self.idle * 5 / 4).min(MAX_IDLE) };
+            self.idle = match has_looked {
+                _ if self.supervisor.is_some() => SUPERVISED_IDLE,
+                true => MIN_IDLE,
+                false => (self.idle * 5 / 4).min(MAX_IDLE),
+            };
             self.look_at = self.now() + (looked * pauses.0).as_micros() as u64;
         }
         let has_extents = |process: &Process| !process.extents.is_empty();
@@ -324,7 +343,8 @@ impl Executor {
         self.is_busy = has_waiters && self.has_waiters;
         self.has_waiters = has_waiters;
         let newest = load.map(|load| load.newest);
-        if newest.is_some() && newest == self.newest {
+        // A supervisor may choose other processes at any time.
+        if newest.is_some() && newest == self.newest && self.supervisor.is_none() {
             return;
         }
         self.newest = newest;

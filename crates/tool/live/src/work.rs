@@ -18,7 +18,7 @@ use crate::turn::Executor;
 impl Executor {
     /// Lets each daemon that is due do a piece of work.
     pub(crate) fn work(&mut self) {
-        if self.budget.waits() {
+        if self.budget.waits() || self.supervised_pause().is_some() {
             return; // daemons keep their candidates
         }
         for _ in 0..self.daemons.list.len() {
@@ -38,11 +38,12 @@ impl Executor {
         let mut done = None;
         loop {
             let in_piece = thread_cpu_time().saturating_sub(began).as_micros() as u64;
+            let is_paused = self.supervised_pause().is_some();
             let mut facts = Facts::default();
             facts.machine.spent = spent + in_piece;
             facts.machine.spent_in_piece = in_piece;
             facts.machine.is_piece_done =
-                in_piece >= PIECE || self.is_stopped() || self.budget.waits();
+                in_piece >= PIECE || self.is_stopped() || self.budget.waits() || is_paused;
             facts.machine.waiting = match task {
                 Daemon::Fill => partial.len() as u32,
                 _ => self.daemons.candidates.len() as u32,

@@ -126,7 +126,7 @@ impl Memory {
         let mut stopped = None;
         let mut refused = BTreeMap::<u64, u32>::new();
         let (mut refusals, mut room) = (0, true);
-        for (at, block) in blocks.iter().filter(|block| !block.is_huge()).enumerate() {
+        for (at, block) in blocks.iter().filter(|block| block.pages.base > 0).enumerate() {
             if stopped.is_none() {
                 stopped = match () {
                     () if !goes_on(at) => Some(Skip::Interrupted),
@@ -145,11 +145,7 @@ impl Memory {
                 () if stopped.is_some() => stopped,
                 () if !room => Some(Skip::NoMemory),
                 () if block.pages.swapped > 0 => Some(Skip::Swapped),
-                () if block.pages.resident() == 0
-                    || result.filled.bytes() + filled > limits.fill.bytes() =>
-                {
-                    Some(Skip::Sparse)
-                }
+                () if result.filled.bytes() + filled > limits.fill.bytes() => Some(Skip::Sparse),
                 // The kernel refuses whole mappings, for their flags.
                 () if refused.get(&block.mapping).is_some_and(|times| *times >= 2) => {
                     Some(Skip::Refused)

@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod collapse;
+pub mod config;
+pub mod daemon;
 mod memory;
 pub mod once;
+pub mod operation;
 mod realtime;
 pub mod record;
 mod split;

@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use host::coverage::MappingKind;
 use host::process::Sharing;
 use host::{ReadError, Root, process};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::why::{Machine, Mode};
 use services::{AddressSpace, Extent, Pages, Process, SpaceError};
 use sys::SysError;
@@ -45,7 +45,7 @@ impl ManageError {
 const ESRCH: i32 = 3;
 
 /// What forbids superpages in a process. Left alone unless the user says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forbidden {
     /// `prctl(PR_SET_THP_DISABLE)`, which `MemoryTHP=` of systemd sets too. MADV_COLLAPSE fails.
@@ -100,7 +100,7 @@ impl Block {
 }
 
 /// Resident bytes that can be on superpages, and those that are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Resident bytes of eligible memory.
     pub eligible: ByteSize,

@@ -109,7 +109,7 @@ impl Plan {
         forbidden.retain(|found| !request.overrides.contains(found));
         let coverage = survey.coverage();
         let mut blocks: Vec<Block> =
-            survey.blocks.iter().filter(|block| !block.is_huge()).copied().collect();
+            survey.blocks.iter().filter(|block| block.pages.base > 0).copied().collect();
         let heat = |block: &Block| heat.get(&block.start).copied().unwrap_or(0.0);
         blocks.sort_by(|one, other| {
             let by_heat = heat(other).total_cmp(&heat(one));
@@ -120,7 +120,7 @@ impl Plan {
         let most = resident(&memory.root, &memory.process)
             .map_or(0.0, |resident| resident.bytes() as f64 * request.fill);
         let (mut fill, mut superpages) = (0, 0);
-        for block in blocks.iter().filter(|block| block.pages.resident() > 0) {
+        for block in &blocks {
             let missing = survey.per_block().saturating_sub(block.pages.resident());
             let missing = u64::from(missing) * survey.base.bytes();
             if block.pages.swapped == 0 && (fill + missing) as f64 <= most {
@@ -154,6 +154,7 @@ pub fn collapse(
     let root = &memory.root;
     let resident_before = resident(root, &memory.process);
     let mut record = Record::open(dir, &memory.process).map_err(ManageError::Record)?;
+    be_first();
     let limits = Limits {
         duty: request.duty,
         deadline: Instant::now().checked_add(request.within),
@@ -192,6 +193,7 @@ pub fn undo(
     let survey = memory.survey()?;
     let resident_before = resident(root, &memory.process);
     let deadline = Instant::now().checked_add(within);
+    be_first();
     let split = memory.split(&starts, survey.superpage, survey.base, duty, deadline);
     record.keep(&split.left).map_err(ManageError::Record)?;
     Ok(Undone {
@@ -203,6 +205,12 @@ pub fn undo(
         resident_before,
         resident_after: resident(root, &memory.process),
     })
+}
+
+/// Gives this thread the highest nice value: while it waits for a CPU in a call, the process may wait for it.
+fn be_first() {
+    const NICE: i32 = -20;
+    let _ = sys::affinity::add_nice(NICE);
 }
 
 fn coverage_after(memory: &Memory) -> Result<Option<Coverage>, ManageError> {

@@ -23,6 +23,7 @@ const LARGEST: u64 = 256 << 20;
 /// The record of one process.
 #[derive(Debug)]
 pub struct Record {
+    process: Process,
     path: PathBuf,
     file: Option<File>,
     starts: BTreeSet<u64>,
@@ -40,12 +41,20 @@ impl Record {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        Ok(Self { path, file: None, starts })
+        Ok(Self { process: process.clone(), path, file: None, starts })
     }
 
     /// Addresses of the recorded superpages, lowest first.
     pub fn starts(&self) -> impl Iterator<Item = u64> {
         self.starts.iter().copied()
+    }
+
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        self.process.pid == process.pid && self.process.start_ticks == process.start_ticks
+    }
+
+    pub(crate) fn is_of_running(&self, root: &Root) -> bool {
+        self.process.is_running(root)
     }
 
     pub(crate) fn add(&mut self, start: u64) -> Result<(), String> {

@@ -22,6 +22,7 @@ mod in_force;
 mod in_force_harmless;
 mod lab;
 mod legacy;
+mod manage;
 mod map;
 mod measure;
 mod package;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use host::Root;
 use services::Process;
@@ -34,13 +35,21 @@ pub struct Child {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     addresses: Vec<u64>,
+    tag: String,
 }
+
+/// Number of children so far.
+static CHILDREN: AtomicU32 = AtomicU32::new(0);
 
 impl Child {
     /// Starts this test program as the child. The test that is named `child` in it must call [`run`].
     pub fn start(sharing: bool) -> Self {
+        let number = CHILDREN.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("child-{number}-of-{}-", std::process::id());
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+            // Names this process for the manager's rules; no test has this name.
+            .args(["--skip", &tag])
             .env("MANAGE_CHILD_FORKS", if sharing { "1" } else { "0" })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -55,7 +64,12 @@ impl Child {
             addresses
                 .extend(line.split("at ").skip(1).filter_map(|at| at.trim().parse::<u64>().ok()));
         }
-        Self { child, input, output, addresses }
+        Self { child, input, output, addresses, tag }
+    }
+
+    /// A word of its command line that no other process has.
+    pub fn tag(&self) -> &str {
+        &self.tag
     }
 
     pub fn process(&self) -> Process {

@@ -2,6 +2,7 @@
 
 #[allow(dead_code)]
 mod child;
+mod daemon;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

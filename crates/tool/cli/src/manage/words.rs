@@ -1,0 +1,66 @@
+//! Reasons of `superpage manage` in words.
+
+use ::manage::{Forbidden, Ineligible, Kept, Skip};
+
+/// What forbids superpages, with the remedy.
+pub fn forbidden(what: Forbidden) -> &'static str {
+    match what {
+        Forbidden::OffForProcess => {
+            "THP are off for the process (prctl PR_SET_THP_DISABLE, or MemoryTHP= of its unit); only the process or its \
+             unit can change that"
+        }
+        Forbidden::OffForMachine => {
+            "THP are off for the machine (transparent_hugepage/enabled is never); --override thp-never"
+        }
+        Forbidden::Userfaultfd => {
+            "it has a userfaultfd: a program serves its page faults; --override userfaultfd"
+        }
+        Forbidden::UserfaultfdUnknown => {
+            "whether it has a userfaultfd is unknown: /proc/PID/fd cannot be read"
+        }
+    }
+}
+
+/// Why memory cannot be on superpages.
+pub fn ineligible(why: Ineligible) -> &'static str {
+    match why {
+        Ineligible::File => "of files",
+        Ineligible::Stack => "of the stack",
+        Ineligible::Kernel => "of the kernel",
+        Ineligible::Pool => "of hugetlb pools",
+        Ineligible::AtEdge => "in no whole superpage of its mapping",
+        Ineligible::Unaligned => "of shared memory at unaligned addresses",
+        Ineligible::ReadOnly => "not writable",
+    }
+}
+
+/// Why memory stays on base pages.
+pub fn skip(why: Skip) -> &'static str {
+    match why {
+        Skip::Sparse => "filling it would exceed --fill",
+        Skip::Swapped => "it has pages in swap",
+        Skip::SharedByFork => "other processes share its pages after a fork",
+        Skip::Refused => "the kernel refuses (EINVAL): MADV_NOHUGEPAGE, or the mapping changed",
+        Skip::NoSuperpage => "no superpage is free (ENOMEM): memory is fragmented or full",
+        Skip::Busy => "the kernel held a page of it (EAGAIN): try again",
+        Skip::Gone => "unmapped meanwhile",
+        Skip::NoTime => "the time was over (--within)",
+        Skip::NoMemory => {
+            "too little memory is available (--headroom, or the control group's limit)"
+        }
+        Skip::Realtime => "a realtime task is running, which could hold up the process",
+        Skip::Denied => "not permitted (EPERM): CAP_SYS_NICE",
+        Skip::Failed => "another error of the kernel",
+        Skip::Interrupted => "interrupted",
+    }
+}
+
+/// Why a superpage is not split.
+pub fn kept(why: Kept) -> &'static str {
+    match why {
+        Kept::Shared => "several processes map it",
+        Kept::Busy => "the kernel had it locked: try again",
+        Kept::Denied => "not permitted (EPERM): CAP_SYS_NICE",
+        Kept::NoTime => "the time was over (--within)",
+    }
+}

@@ -1,0 +1,89 @@
+//! Superpages that are mostly zero, given back when memory is short.
+//!
+//! Only superpages that were made here are looked at. A split gives their pages of zeros back to the kernel. Whether a
+//! page is idle is not known: no kernel interface tells it of another process without changing it.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use host::{Root, cgroup, waste};
+use services::Process;
+use sys::pagemap::Pagemap;
+use units::{PageSize, Pid};
+
+use super::keeper::Ledger;
+use super::lock;
+use crate::collapse::{State, state};
+use crate::memory::Memory;
+
+/// Superpages read in one turn.
+const AT_ONCE: usize = 256;
+/// Base pages read of a superpage.
+const SAMPLES: u64 = 16;
+/// Fewest of them that are zero in a superpage that is given back.
+const ZERO: u32 = 8;
+/// Memory left in a control group below which its processes give superpages back.
+const LEAST_IN_GROUP: u64 = 16 << 20;
+/// Share of the time in calls that split.
+const DUTY: f64 = 0.5;
+
+/// What was given back.
+#[derive(Debug, Default)]
+pub struct GivenBack {
+    /// Number of superpages.
+    pub split: u64,
+    /// Bytes of zeros in them, by the sample.
+    pub bytes: u64,
+}
+
+/// Processes whose control group has little memory left.
+pub fn short_groups(root: &Root, processes: &[Process]) -> BTreeSet<Pid> {
+    let is_short = |pid: Pid| {
+        cgroup::memory_available_of(root, pid).is_some_and(|left| left.bytes() < LEAST_IN_GROUP)
+    };
+    processes.iter().map(|process| process.pid).filter(|pid| is_short(*pid)).collect()
+}
+
+/// Splits superpages of a process that are mostly zero.
+pub fn from(
+    root: &Root,
+    process: &Process,
+    ledger: &Mutex<Ledger>,
+    leave_alone: Duration,
+) -> GivenBack {
+    let made = lock(ledger).next_made(process.pid, AT_ONCE);
+    let (Ok(memory), Ok(pagemap)) = (Memory::open(root, process), Pagemap::open(process.pid))
+    else {
+        return GivenBack::default();
+    };
+    let Ok(superpage) = host::Thp::pmd_size_of(root) else { return GivenBack::default() };
+    let base = root.page_size();
+    let mut zero = Vec::new();
+    let mut bytes = 0;
+    for start in made {
+        if state(Some(&pagemap), start, superpage.bytes()) != Some(State::Huge) {
+            continue;
+        }
+        let zeros = zeros(process.pid, start, superpage, base);
+        if zeros >= ZERO {
+            zero.push(start);
+            bytes += superpage.bytes() * u64::from(zeros) / SAMPLES;
+        }
+    }
+    let deadline = Some(Instant::now() + Duration::from_secs(1));
+    let split = memory.split(&zero, superpage, base, DUTY, deadline);
+    zero.retain(|start| !split.left.contains(start));
+    lock(ledger).given_back(process.pid, &zero, leave_alone);
+    GivenBack { split: split.split, bytes: if split.split > 0 { bytes } else { 0 } }
+}
+
+/// Number of pages of zeros among some of a superpage's.
+fn zeros(pid: Pid, start: u64, superpage: PageSize, base: PageSize) -> u32 {
+    let every = superpage.bytes() / SAMPLES;
+    // Not at equal distances: programs use memory at equal strides.
+    let page =
+        |at: u64| at * every + (at * 13 * base.bytes()) % every / base.bytes() * base.bytes();
+    let addresses: Vec<u64> = (0..SAMPLES).map(|at| start + page(at)).collect();
+    waste::zero_pages(pid, &addresses, base.bytes()).1
+}

@@ -1,0 +1,287 @@
+//! Limits of a rule's executor, and the ledger of what all executors made.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use host::{MemInfo, Root, cgroup};
+use live::{Call, Supervisor};
+use services::Process;
+use units::{ByteSize, PageSize, Pid};
+
+use super::lock;
+use super::status::{Pause, Status};
+use crate::config::Limits;
+use crate::realtime::Realtime;
+use crate::record::Record;
+
+/// Calls by which the rate is adapted.
+const WINDOW: usize = 50;
+/// Lowest rate, per second.
+const LEAST_RATE: f64 = 2.0;
+/// Calls of which the status has percentiles.
+const LATEST: usize = 10_000;
+/// How long a reading of the machine's memory is believed.
+const READING: Duration = Duration::from_millis(100);
+/// Time for which a range is left alone after a failure; doubled after each further one.
+const LEAST_REST: Duration = Duration::from_millis(500);
+/// Longest such time.
+const MOST_REST: Duration = Duration::from_secs(600);
+/// Pause where memory is short or a realtime task is running.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// What was made, and what must not be made now.
+#[derive(Debug)]
+pub struct Ledger {
+    root: Root,
+    dir: PathBuf,
+    superpage: PageSize,
+    processes: BTreeMap<Pid, Process>,
+    records: BTreeMap<Pid, Record>,
+    /// When a range that was given back may have a superpage again.
+    until: BTreeMap<(Pid, u64), Instant>,
+    /// Failures in a row.
+    failures: BTreeMap<(Pid, u64), u8>,
+    /// The address of the superpage that was looked at last, to give it back.
+    looked_to: BTreeMap<Pid, u64>,
+    realtime: Realtime,
+    memory: (Option<Instant>, Option<MemInfo>),
+    calls: VecDeque<Duration>,
+    made: u64,
+    filled_pages: u64,
+    longest: Duration,
+    pause: Option<Pause>,
+    rate: Option<f64>,
+    /// Why the last record could not be written.
+    unrecorded: Option<String>,
+}
+
+impl Ledger {
+    pub fn new(root: Root, dir: PathBuf, superpage: PageSize) -> Self {
+        Self {
+            realtime: Realtime::new(&root),
+            root,
+            dir,
+            superpage,
+            processes: BTreeMap::new(),
+            records: BTreeMap::new(),
+            until: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            looked_to: BTreeMap::new(),
+            memory: (None, None),
+            calls: VecDeque::new(),
+            made: 0,
+            filled_pages: 0,
+            longest: Duration::ZERO,
+            pause: None,
+            rate: None,
+            unrecorded: None,
+        }
+    }
+
+    /// Forgets all processes but these. Files of ended processes are removed.
+    pub fn retain(&mut self, processes: &[Process]) {
+        self.processes = processes.iter().map(|process| (process.pid, process.clone())).collect();
+        let ended: Vec<Pid> =
+            self.records.keys().filter(|pid| !self.processes.contains_key(pid)).copied().collect();
+        for pid in ended {
+            if let Some(record) = self.records.remove(&pid)
+                && !record.is_of_running(&self.root)
+            {
+                let _ = record.keep(&[]);
+            }
+        }
+        let now = Instant::now();
+        let processes = &self.processes;
+        self.until.retain(|(pid, _), until| processes.contains_key(pid) && *until > now);
+        self.failures.retain(|(pid, _), _| processes.contains_key(pid));
+        self.looked_to.retain(|pid, _| processes.contains_key(pid));
+    }
+
+    /// The next superpages, at most `count`, that were made in a process: in the order of addresses, the first after the
+    /// last.
+    pub fn next_made(&mut self, pid: Pid, count: usize) -> Vec<u64> {
+        let from = self.looked_to.get(&pid).copied().unwrap_or(0);
+        let Ok(record) = self.record(pid) else { return Vec::new() };
+        let above = record.starts().filter(|start| *start > from);
+        let below = record.starts().filter(|start| *start <= from);
+        let next: Vec<u64> = above.chain(below).take(count).collect();
+        self.looked_to.extend(next.last().map(|last| (pid, *last)));
+        next
+    }
+
+    /// Notes that superpages were given back, and may not be made again for a time.
+    pub fn given_back(&mut self, pid: Pid, starts: &[u64], leave_alone: Duration) {
+        let until = Instant::now() + leave_alone;
+        for start in starts {
+            self.until.insert((pid, *start), until);
+        }
+        if let Ok(record) = self.record(pid) {
+            let removed = starts.iter().try_for_each(|start| record.remove(*start));
+            self.unrecorded = removed.err().or(self.unrecorded.take());
+        }
+    }
+
+    pub fn count(&self, status: &mut Status) {
+        status.made = self.made;
+        status.filled = ByteSize(self.filled_pages * self.root.page_size().bytes());
+        status.pause = self.pause;
+        status.rate = self.rate;
+        status.unrecorded.clone_from(&self.unrecorded);
+        let mut calls: Vec<Duration> = self.calls.iter().copied().collect();
+        calls.sort_unstable();
+        let p99 = calls.get((calls.len() * 99).div_ceil(100).saturating_sub(1));
+        status.p99_seconds = p99.map(Duration::as_secs_f64);
+        status.longest_seconds = (!calls.is_empty()).then(|| self.longest.as_secs_f64());
+    }
+
+    fn record(&mut self, pid: Pid) -> Result<&mut Record, String> {
+        let process = self.processes.get(&pid).ok_or("the process left")?;
+        let is_same = |record: &Record| record.is_of(process);
+        if !self.records.get(&pid).is_some_and(is_same) {
+            self.records.insert(pid, Record::open(&self.dir, process)?);
+        }
+        self.records.get_mut(&pid).ok_or_else(|| "no record".to_string())
+    }
+
+    /// Why no superpage may be made now.
+    fn obstacle(&mut self, headroom: crate::config::Amount) -> Option<Pause> {
+        let now = Instant::now();
+        if self.memory.0.is_none_or(|at| now >= at + READING) {
+            self.memory = (Some(now), MemInfo::read(&self.root).ok());
+        }
+        let is_short = match &self.memory.1 {
+            Some(MemInfo { available: Some(available), total: Some(total), .. }) => {
+                available.bytes() < headroom.bytes(*total).bytes() + 2 * self.superpage.bytes()
+            }
+            _ => true,
+        };
+        match () {
+            () if is_short => Some(Pause::Memory),
+            () if self.realtime.is_running(&self.root) => Some(Pause::Realtime),
+            () => None,
+        }
+    }
+
+    /// Leaves a range alone, longer after each failure: memory may have MADV_NOHUGEPAGE.
+    fn has_failed(&mut self, pid: Pid, start: u64, now: Instant) {
+        let failures = self.failures.entry((pid, start)).or_default();
+        let rest = LEAST_REST.saturating_mul(1 << (*failures).min(16)).min(MOST_REST);
+        *failures = failures.saturating_add(1);
+        self.until.insert((pid, start), now + rest);
+    }
+
+    /// Whether a process's control group has room for a superpage more. Filled pages are charged, and during the call
+    /// the copy too.
+    fn has_room(&self, pid: Pid) -> bool {
+        let left = cgroup::memory_available_of(&self.root, pid);
+        left.is_none_or(|left| left.bytes() >= 8 * self.superpage.bytes())
+    }
+}
+
+/// The supervisor of a rule's executor.
+pub struct Keeper {
+    ledger: Arc<Mutex<Ledger>>,
+    limits: Limits,
+    /// Superpages per second, adapted to how long calls take.
+    rate: f64,
+    window: Vec<Duration>,
+    next: Instant,
+}
+
+impl Keeper {
+    pub fn new(ledger: Arc<Mutex<Ledger>>, limits: &Limits) -> Self {
+        let rate = f64::from(limits.collapses_per_second);
+        Self { ledger, limits: limits.clone(), rate, window: Vec::new(), next: Instant::now() }
+    }
+
+    /// Adapts the rate after some calls: half if one in a hundred took too long, else a quarter more.
+    fn adapt(&mut self, took: Duration) {
+        self.window.push(took);
+        if self.window.len() < WINDOW {
+            return;
+        }
+        self.window.sort_unstable();
+        // Of 50 calls: all but one.
+        let p99 = self.window[WINDOW - 2];
+        let most = f64::from(self.limits.collapses_per_second);
+        self.rate = match p99 > self.limits.longest_call {
+            true => (self.rate / 2.0).max(LEAST_RATE.min(most)),
+            false => (self.rate * 1.25).min(most),
+        };
+        self.window.clear();
+    }
+}
+
+impl Supervisor for Keeper {
+    fn pause(&mut self) -> Duration {
+        let left = self.next.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return left;
+        }
+        let mut ledger = lock(&self.ledger);
+        ledger.pause = ledger.obstacle(self.limits.memory_headroom);
+        match ledger.pause {
+            Some(_) => {
+                self.next = Instant::now() + LONG_PAUSE;
+                LONG_PAUSE
+            }
+            None => Duration::ZERO,
+        }
+    }
+
+    fn permit(&mut self, pid: Pid, starts: &[u64]) -> Vec<u64> {
+        let mut ledger = lock(&self.ledger);
+        let now = Instant::now();
+        if !ledger.has_room(pid) {
+            return Vec::new();
+        }
+        let may =
+            |start: &&u64| ledger.until.get(&(pid, **start)).is_none_or(|until| *until <= now);
+        let may: Vec<u64> = starts.iter().filter(may).copied().collect();
+        // Nothing is made without a record to undo it.
+        let recorded = ledger
+            .record(pid)
+            .and_then(|record| may.iter().try_for_each(|start| record.add(*start)));
+        match recorded {
+            Ok(()) => may,
+            Err(why) => {
+                ledger.unrecorded = Some(why);
+                Vec::new()
+            }
+        }
+    }
+
+    fn called(&mut self, call: &Call<'_>) {
+        let mut ledger = lock(&self.ledger);
+        let now = Instant::now();
+        for start in call.permitted.iter().filter(|start| !call.made.contains(start)) {
+            ledger.has_failed(call.pid, *start, now);
+        }
+        for start in call.made {
+            ledger.failures.remove(&(call.pid, *start));
+        }
+        let unmade = call.permitted.iter().filter(|start| !call.made.contains(start));
+        if let Ok(record) = ledger.record(call.pid) {
+            let removed: Result<(), String> =
+                unmade.copied().try_for_each(|start| record.remove(start));
+            ledger.unrecorded = removed.err().or(ledger.unrecorded.take());
+        }
+        ledger.made += call.made.len() as u64;
+        ledger.filled_pages += call.filled_pages;
+        if call.took.is_zero() {
+            return; // nothing was tried
+        }
+        ledger.longest = ledger.longest.max(call.took);
+        ledger.calls.push_back(call.took);
+        if ledger.calls.len() > LATEST {
+            ledger.calls.pop_front();
+        }
+        drop(ledger);
+        self.adapt(call.cpu);
+        lock(&self.ledger).rate = Some(self.rate);
+        let calls = call.permitted.len().max(1) as f64;
+        self.next = Instant::now() + Duration::from_secs_f64(calls / self.rate);
+    }
+}

@@ -1,0 +1,145 @@
+//! `OnlyManager`: one process manages a machine's processes at a time.
+//!
+//! The lock is flock(2) on a file that is never removed: the kernel releases it when the holder ends, also by SIGKILL,
+//! and no file that is locked can be replaced by another one.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use units::Pid;
+
+/// The machine's lock.
+pub const LOCK: &str = "/run/superpage/manage.lock";
+/// Maximum length of a holder's line in bytes.
+const MAX_LINE: u64 = 32;
+
+/// The right to manage processes, until it is dropped or the process ends.
+#[derive(Debug)]
+pub struct OnlyManager {
+    file: File,
+}
+
+/// Why the right was not got.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error(
+        "{} manages this machine's processes; stop it, or act once with --once",
+        holder.map_or("another process".to_string(), |pid| format!("process {pid}"))
+    )]
+    Held {
+        /// The process; `None`: it has not written its pid yet.
+        holder: Option<Pid>,
+    },
+    /// The file cannot be used.
+    #[error("cannot {doing} the lock {}: {source}; managing needs root", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+}
+
+impl OnlyManager {
+    /// Takes the lock of the file at `path`, usually [`LOCK`]. Makes its directory.
+    ///
+    /// # Errors
+    /// Another process holds the lock, or the file cannot be used.
+    pub fn new(path: &Path) -> Result<Self, LockError> {
+        let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
+        if let Some(directory) = path.parent() {
+            sys::trust::directory(directory)
+                .map_err(|source| io("make the directory of", source))?;
+        }
+        let mut options = sys::trust::no_links();
+        // Readable by all: who asks in vain is told the pid.
+        options.create(true).truncate(false).read(true).write(true).mode(0o644);
+        let mut file = options.open(path).map_err(|source| io("open", source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Held { holder: holder(&file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(io("take", source)),
+        }
+        // The pid is only for messages: a full file system must not prevent managing.
+        let line = format!("{}\n", sys::param::own_pid());
+        let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
+        Ok(Self { file })
+    }
+}
+
+/// Unlocks explicitly: a child that another thread forked shares the open file description until it calls execve.
+impl Drop for OnlyManager {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
+/// The pid in a locked file.
+fn holder(file: &File) -> Option<Pid> {
+    let mut text = String::new();
+    file.take(MAX_LINE).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok().filter(|pid| *pid > 0).map(Pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_second_manager_is_told_the_pid_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("superpage/manage.lock");
+        let first = OnlyManager::new(&path).unwrap();
+        let error = OnlyManager::new(&path).unwrap_err();
+        let own = sys::param::own_pid();
+        assert!(matches!(error, LockError::Held { holder: Some(pid) } if pid == own));
+        assert!(error.to_string().starts_with(&format!("process {own} manages")), "{error}");
+        drop(first);
+        OnlyManager::new(&path).unwrap();
+    }
+
+    #[test]
+    fn the_lock_of_a_killed_manager_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manage.lock");
+        // flock(1) that executes its program instead of forking: one process, which is killed while it holds the lock.
+        let mut command = Command::new("flock");
+        command.arg("--no-fork").arg(&path).args(["sh", "-c", "echo held; exec sleep 60"]);
+        let Ok(mut child) = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+            return testkit::skipped!("no flock(1)");
+        };
+        let mut line = [0; 5];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        std::fs::write(&path, "12").unwrap();
+        let error = OnlyManager::new(&path).unwrap_err();
+        assert!(matches!(error, LockError::Held { holder: Some(Pid(12)) }), "{error}");
+        for (text, expected) in [("", None), ("x", None), ("-3", None), ("99999999999", None)] {
+            std::fs::write(&path, text).unwrap();
+            let error = OnlyManager::new(&path).unwrap_err();
+            assert!(matches!(error, LockError::Held { holder } if holder == expected), "{text}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        OnlyManager::new(&path).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("manage.lock"), dir.path().join("target"));
+        std::fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let error = OnlyManager::new(&path).unwrap_err();
+        assert!(matches!(error, LockError::Io { doing: "open", .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious");
+    }
+}
