@@ -3,6 +3,7 @@
 mod meter;
 mod switch;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ use experiment::stats::stopping::Rule;
 use experiment::verdict::Verdict;
 use host::{Root, Snapshot};
 use launch::Recipe;
+use manage::operation::{LOCK, LockError, OnlyManager};
 use report::format;
 use services::Process;
 
@@ -262,6 +264,7 @@ impl Request {
     pub fn run(&self) -> Result<Compared, Failure> {
         let (mut metric, arms, settings) = (self.metric()?, self.arms()?, self.settings()?);
         live::check_machine(&Root::real()).map_err(Failure::cannot)?;
+        refuse_beside_manager()?;
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let mut memories = self.open(interrupting.asked())?;
         let pids: Vec<_> = self.processes.iter().map(|process| process.pid).collect();
@@ -321,6 +324,26 @@ impl Request {
             say("interrupted");
         }
         Ok(Compared { document, signal: interrupting.received() })
+    }
+}
+
+/// Fails if a manager runs, which would bring back the superpages that blocks on base pages must not have.
+fn refuse_beside_manager() -> Result<(), Failure> {
+    // Another comparison may look at the same moment.
+    const PAUSE: Duration = Duration::from_millis(50);
+    let look = || OnlyManager::new(Path::new(LOCK)).map(drop);
+    match look().or_else(|_| {
+        std::thread::sleep(PAUSE);
+        look()
+    }) {
+        Ok(()) => Ok(()),
+        Err(LockError::Held { holder }) => {
+            let who = holder.map_or("another process".to_string(), |pid| format!("process {pid}"));
+            Err(Failure::cannot(format!(
+                "{who} manages this machine's processes (superpage manage); stop it for the comparison"
+            )))
+        }
+        Err(error) => Err(Failure::cannot(error)),
     }
 }
 
