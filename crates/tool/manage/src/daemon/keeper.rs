@@ -133,7 +133,7 @@ impl Ledger {
         calls.sort_unstable();
         let p99 = calls.get((calls.len() * 99).div_ceil(100).saturating_sub(1));
         status.p99_seconds = p99.map(Duration::as_secs_f64);
-        status.longest_seconds = (!calls.is_empty()).then(|| self.longest.as_secs_f64());
+        status.longest_seconds = (!calls.is_empty()).then_some(self.longest.as_secs_f64());
     }
 
     fn record(&mut self, pid: Pid) -> Result<&mut Record, String> {
