@@ -1,4 +1,4 @@
-//! The verdicts of a document. Pure: the same document gives the same analysis.
+//! The verdicts of a document. Pure: the same document gives the same analysis. See docs/decisions/running-services.md#2.
 
 use serde::Serialize;
 

@@ -48,7 +48,7 @@ pub fn service(document: &Document) -> String {
     }
 }
 
-/// What the difference of the arms does not show; one sentence each.
+/// What the difference of the arms does not show. See docs/decisions/running-services.md#3.
 pub const BIAS: &str = "base pages that come from a split are still contiguous: processors that combine neighbouring \
                         translations are faster on them than on scattered base pages, so the gain is a lower bound \
                         there";

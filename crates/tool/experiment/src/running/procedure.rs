@@ -2,6 +2,7 @@
 //!
 //! A block whose coverage is out of its arm's bounds at either end is no evidence about that arm. It ends its round, the
 //! round is dropped, and the next one begins; its blocks stay in the result.
+//! See docs/decisions/running-services.md#1 and docs/decisions/running-services.md#2.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ use crate::signals::Interruption;
 
 /// Share of the time that is spent in calls, each of which holds up the process.
 const DUTY: f64 = 0.5;
-/// Zeroed memory that superpages may add to a process, as a share of its resident memory.
+/// Zeroed memory that superpages may add to a process, as a share of its resident memory. See docs/decisions/running-services.md#3.
 const FILL: f64 = 0.1;
 /// Memory that stays available.
 const HEADROOM: ByteSize = ByteSize::mib(256);
