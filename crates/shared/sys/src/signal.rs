@@ -16,6 +16,18 @@ pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     }
 }
 
+/// `int kill(pid_t pid, int sig)` with a negative pid: sends a signal to all processes of a process group. `ESRCH`: it has
+/// none.
+pub fn send_to_group(group: Pid, signal: i32) -> Result<(), SysError> {
+    // -1 is every process.
+    assert!(group.0 > 1, "{group:?} is no process group of a program");
+    // SAFETY: all arguments are numbers.
+    match unsafe { libc::kill(-group.0, signal) } {
+        0 => Ok(()),
+        _ => Err(SysError::last("kill", format!("group {group:?} with signal {signal}"))),
+    }
+}
+
 /// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells start programs with some signals ignored,
 /// and expect the signals to stay ignored.
 pub fn is_ignored(signal: i32) -> bool {

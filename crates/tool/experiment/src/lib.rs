@@ -4,7 +4,7 @@
 //! observes it. A `Sample` has the facts of one run, a `Document` those of all runs. `stats`, `verdict` and `analysis`
 //! (from a document to its verdicts) are pure; `html` and `csv` present the result. `prices` measures the cost of
 //! accesses on this machine, `zeroing` the cost of zeroing, `bench` how fast a process gets memory. `fragment`
-//! fragments free memory.
+//! fragments free memory. `running` compares the memory of a service that already runs.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -26,6 +26,7 @@ pub mod metric;
 pub mod prices;
 pub mod procedure;
 pub mod process_tree;
+pub mod running;
 pub mod sample;
 pub mod schedule;
 pub mod series;

@@ -232,25 +232,37 @@ fn progress(
     end: End,
 ) -> Progress {
     let wall = values(samples, |sample| Some(sample.wall_seconds));
+    let blocks = wall.len() as u32 / (2 * arms);
     let metrics = question
         .metrics_better
         .iter()
         .enumerate()
         .map(|(index, better)| (values(samples, |sample| sample.metric_at(index)), *better));
     let metrics = metrics.filter(|(values, _)| !values.is_empty());
-    let rule = &settings.rule;
-    let (confidence, seed) = (rule.confidence, settings.seed);
+    let quantities: Vec<_> = std::iter::once((wall, Better::Lower)).chain(metrics).collect();
+    let (confidence, seed) = (settings.rule.confidence, settings.seed);
     let estimate = stats::Settings { confidence, level: looks.level(confidence, end), seed };
-    let blocks = |samples: &[stats::Sample]| samples.len() as u32 / (2 * arms);
-    let mut all = Progress { blocks: blocks(&wall), half_width: Some(0.0), decided: true };
-    for (values, better) in std::iter::once((wall, Better::Lower)).chain(metrics) {
+    let known = precision(&quantities, arms, &settings.rule, &estimate, &question.margin);
+    Progress { blocks: known.blocks.min(blocks), ..known }
+}
+
+/// Returns how precisely the ratios of all arms to the first are known, in all quantities.
+pub(crate) fn precision(
+    quantities: &[(Vec<stats::Sample>, Better)],
+    arms: u32,
+    rule: &Rule,
+    estimate: &stats::Settings,
+    margin: &Margin,
+) -> Progress {
+    let mut all = Progress { blocks: u32::MAX, half_width: Some(0.0), decided: true };
+    for (values, better) in quantities {
         for arm in 1..arms {
             // Incomparable values, such as a metric of a failed run, never stop an experiment early.
-            let compared = stats::compare(&values, 0, arm, better, &estimate);
+            let compared = stats::compare(values, 0, arm, *better, estimate);
             let half = compared.as_ref().ok().and_then(|compared| compared.half_width());
             all.half_width = all.half_width.zip(half).map(|(all, half)| all.max(half));
             all.blocks = all.blocks.min(compared.as_ref().map_or(0, |compared| compared.blocks));
-            let word = verdict(&Effect::AsPromised, compared.as_ref(), &question.margin);
+            let word = verdict(&Effect::AsPromised, compared.as_ref(), margin);
             all.decided &= match word {
                 Verdict::Same { within, .. } => within <= SAME_ENOUGH * rule.within,
                 Verdict::Undecided { .. } | Verdict::NoData { .. } => false,

@@ -150,6 +150,7 @@ impl Executor {
             return Ended::NoMemory;
         }
         let permitted = self.permitted(pid, starts, now);
+        self.tally.last_failure = None;
         let affordable = self.affordable(pid, &permitted);
         let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
         if starts.is_empty() {
@@ -211,6 +212,7 @@ impl Executor {
         let (made, filled): (Vec<u64>, Vec<u64>) =
             tried.iter().copied().filter(|(start, _)| is_made(*start)).unzip();
         let filled_pages = filled.into_iter().sum();
-        supervisor.called(&Call { pid, permitted, made: &made, filled_pages, took, cpu });
+        let failure = self.tally.last_failure.filter(|_| made.len() < permitted.len());
+        supervisor.called(&Call { pid, permitted, made: &made, failure, filled_pages, took, cpu });
     }
 }

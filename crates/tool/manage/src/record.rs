@@ -16,7 +16,7 @@ use units::Pid;
 /// Directory of the records. It is empty after a boot, as all processes have ended.
 pub const DIR: &str = "/run/superpage/manage";
 /// First line of a record.
-const HEADER: &str = "superpage.manage-record/1";
+const HEADER: &str = "superpages made by superpage manage, 1";
 /// Largest record that is read: a process of 16 TiB.
 const LARGEST: u64 = 256 << 20;
 
@@ -194,6 +194,9 @@ mod tests {
             record.add(start).unwrap();
         }
         record.remove(0x400000).unwrap();
+        let path =
+            dir.path().join(format!("{}-{}", record.process.pid, record.process.start_ticks));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         let again = Record::open(dir.path(), &process()).unwrap();
         assert_eq!(again.starts().collect::<Vec<_>>(), [0x200000, 0x600000]);
         again.keep(&[0x600000]).unwrap();

@@ -26,6 +26,7 @@ pub mod predict;
 pub mod programs;
 pub mod reporter;
 pub mod run;
+pub mod running;
 pub mod signals;
 pub mod this_machine;
 pub mod traces;

@@ -3,8 +3,9 @@
 use clap::Command;
 
 /// Groups of options of which `--help` lists only [`COMMON`].
-const GROUPS: [&str; 3] = ["Workload options", "Services", "Stopping and judging"];
-const COMMON: [&str; 11] = [
+const GROUPS: [&str; 5] =
+    ["Workload options", "Services", "Running services", "Processes", "Stopping and judging"];
+const COMMON: [&str; 13] = [
     "size",
     "seed",
     "threads",
@@ -12,6 +13,8 @@ const COMMON: [&str; 11] = [
     "load",
     "ready",
     "suite",
+    "pid",
+    "metric_command",
     "min_runs",
     "max_runs",
     "max_time",
@@ -104,7 +107,7 @@ mod tests {
         let few = options(&few);
         assert!((28..=35).contains(&few.len()), "{} options: {few:?}", few.len());
         assert!(few.is_subset(&all), "{few:?}");
-        assert_eq!(all.len(), few.len() + 28, "{all:?}");
+        assert_eq!(all.len(), few.len() + 38, "{all:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod help;
 mod outputs;
 pub mod plans;
+mod running;
 mod series;
 mod table;
 
@@ -24,11 +25,20 @@ use crate::exit::{self, Done, Failure};
 /// Compare a program's speed on base pages, THP and hugetlb pages.
 ///
 /// The program is a built-in workload (`superpage compare gups --size 4G`), any command (`superpage compare -- ./app
-/// args`) or a server under load (--service, --load). The arms run interleaved, after warm-ups, at least 5 times each,
+/// args`), a server under load (--service, --load) or a running process (--pid). The arms run interleaved, after warm-ups, at least 5 times each,
 /// until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of runs, until every
 /// verdict is decided. After ^C the completed runs are judged.
 #[derive(Debug, clap::Args)]
-#[command(after_help = help::ARMS)]
+#[command(
+    after_help = help::ARMS,
+    group = clap::ArgGroup::new("figures")
+        .multiple(true)
+        .args(["metric", "metric_command", "metric_counter", "metric_url"]),
+    group = clap::ArgGroup::new("launched")
+        .multiple(true)
+        .args(LAUNCHED)
+        .conflicts_with("TargetArgs"),
+)]
 pub struct Args {
     /// Built-in workload: gups, chase, stream, touch, pagerank, btree, hashmap, requests.
     #[arg(conflicts_with = "command")]
@@ -57,11 +67,11 @@ pub struct Args {
 
     /// Name of that number, which may not be `wall`; repeatable, in the order of --metric [default: metric, metric
     /// 2, ...].
-    #[arg(long, value_name = "NAME", requires = "metric")]
+    #[arg(long, value_name = "NAME", requires = "figures")]
     metric_name: Vec<String>,
 
     /// Whether a higher or a lower number is better; once for all, or once per --metric [default: higher].
-    #[arg(long, value_enum, value_name = "BETTER", requires = "metric")]
+    #[arg(long, value_enum, value_name = "BETTER", requires = "figures")]
     metric_better: Vec<arms::BetterArg>,
 
     /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory that was not used
@@ -110,14 +120,44 @@ pub struct Args {
     service: ServiceArgs,
 
     #[command(flatten)]
+    running: running::RunningArgs,
+
+    #[command(flatten)]
     rule: RuleArgs,
 
     #[command(flatten)]
     outputs: outputs::Outputs,
 }
 
+/// Flags of programs that are launched, which conflict with processes that run.
+const LAUNCHED: [&str; 23] = [
+    "workload",
+    "command",
+    "pool",
+    "warm_memory",
+    "ignore_failure",
+    "predict",
+    "vary",
+    "size",
+    "threads",
+    "operations",
+    "iterations",
+    "repeat",
+    "lines",
+    "burst",
+    "gap",
+    "populate",
+    "latency",
+    "smallest",
+    "largest",
+    "graph",
+    "offset",
+    "service",
+    "suite",
+];
+
 /// Flags of a new run, which conflict with `--from`.
-const RUN_FLAGS: [&str; 38] = [
+const RUN_FLAGS: [&str; 48] = [
     "vary",
     "workload",
     "command",
@@ -156,6 +196,16 @@ const RUN_FLAGS: [&str; 38] = [
     "same_at_most",
     "min_coverage",
     "ServiceArgs",
+    "TargetArgs",
+    "metric_command",
+    "metric_counter",
+    "metric_url",
+    "metric_series",
+    "metric_per",
+    "block",
+    "settle",
+    "keep_if",
+    "figures",
 ];
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -164,7 +214,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return match outputs::read(file)? {
             outputs::Saved::Comparison(document) => finish(&args, &document),
             outputs::Saved::Series(saved) => series::finish(&args, &saved),
+            outputs::Saved::Running(document) => running::finish(&args, &document),
         };
+    }
+    if args.running.is_given() {
+        return running::run(&args);
     }
     let (request, _around) = {
         // Catch signals while a suite entry is set up, so that its setup is undone.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use experiment::analysis::Analysis;
 use experiment::document::Document;
+use experiment::running::document::Document as Running;
 use experiment::series::Series;
 use experiment::verdict::Verdict;
 
@@ -135,6 +136,24 @@ impl Outputs {
         files::deliver(self.output.as_deref(), self.force, &text).and(html).and(svg)
     }
 
+    /// Writes a comparison on a running service to every requested output; `text` is its table.
+    pub fn write_running(
+        &self,
+        document: &Running,
+        analysis: &experiment::running::analysis::Analysis,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let html = self.html.as_ref().map_or(Ok(()), |path| {
+            files::write(path, self.force, experiment::running::html::page(document, analysis))
+        });
+        let text = match if self.json { Format::Json } else { self.format } {
+            Format::Human => text.to_string(),
+            Format::Json => document.to_json(),
+            Format::Csv => document.to_csv(),
+        };
+        files::deliver(self.output.as_deref(), self.force, &text).and(html)
+    }
+
     /// Writes the comparison to every requested output.
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
         // Write all outputs, then return the first error: one bad file must not discard minutes of runs.
@@ -160,6 +179,8 @@ pub enum Saved {
     Comparison(Box<Document>),
     /// A series of `--vary`.
     Series(Series),
+    /// A comparison on a running service.
+    Running(Box<Running>),
 }
 
 /// Reads the document of `--from`.
@@ -167,9 +188,12 @@ pub fn read(path: &Path) -> Result<Saved, Failure> {
     const MAX_BYTES: u64 = 256 << 20;
     let text = files::text(path, MAX_BYTES, "a file that `compare --json` wrote")?;
     let name = path.display().to_string();
-    let saved = match Series::is_one(&text) {
-        true => Series::parse(&text, &name).map(Saved::Series),
-        false => Document::parse(&text, &name).map(|one| Saved::Comparison(Box::new(one))),
+    let saved = match () {
+        () if Series::is_one(&text) => Series::parse(&text, &name).map(Saved::Series),
+        () if Running::is_one(&text) => {
+            Running::parse(&text, &name).map(|one| Saved::Running(Box::new(one)))
+        }
+        () => Document::parse(&text, &name).map(|one| Saved::Comparison(Box::new(one))),
     };
     saved.map_err(Failure::usage)
 }

@@ -127,7 +127,8 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
     text
 }
 
-fn style(verdict: &Verdict) -> Style {
+/// The colour of a verdict.
+pub fn style(verdict: &Verdict) -> Style {
     let colour = match verdict {
         Verdict::Faster(_) => AnsiColor::Green,
         Verdict::Slower(_) | Verdict::DidNotTakeEffect { .. } => AnsiColor::Red,

@@ -232,6 +232,9 @@ fn table(status: &Status) -> String {
         bytes(status.given_back_bytes.bytes() as f64),
         seconds(status.cpu_seconds)
     );
+    for (why, count) in &status.unmade {
+        text += &format!("{} without a superpage: {why}\n", counted(*count, "attempt", "attempts"));
+    }
     if !status.processes.is_empty() {
         text += &format!(
             "\n{:>8}  {:<16} {:<24} {:<18} {:<8} {:>10} {:>9}\n",

@@ -342,7 +342,7 @@ fn processes(count: usize) -> String {
 }
 
 /// Parses `50ms`, `2s` or `1m`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("invalid time `{text}`: expected e.g. 50ms, 2s or 1m");
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
     let split = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));

@@ -8,6 +8,7 @@ mod bad_input;
 mod bench;
 mod bench_frag;
 mod compare;
+mod compare_running;
 mod compare_series;
 mod compare_shift;
 mod design;

@@ -4,12 +4,14 @@
 use serde_json::{Value, json};
 use superpage_experiment::document::Document;
 use superpage_experiment::evaluation::Evaluation;
+use superpage_experiment::running::document::Document as Running;
 use superpage_experiment::series::Series;
 use testkit::figures::Change::{Absent, Negative, Null};
 use testkit::figures::{Legitimate, refused};
 
 const COMPARE: &str = include_str!("../../../../../docs/schemas/examples/compare-1.json");
 const SERIES: &str = include_str!("../../../../../docs/schemas/examples/compare-series-1.json");
+const RUNNING: &str = include_str!("../../../../../docs/schemas/examples/compare-running-1.json");
 const EVALUATION: &str = include_str!("../../../../../docs/schemas/examples/evaluation-1.json");
 
 const OF_THE_MACHINE: Legitimate = Legitimate {
@@ -92,6 +94,10 @@ fn evaluation(text: &str) -> Result<(), String> {
     Evaluation::parse(text, "FILE").map(|_| ()).map_err(|error| error.to_string())
 }
 
+fn running(text: &str) -> Result<(), String> {
+    Running::parse(text, "FILE").map(|_| ()).map_err(|error| error.to_string())
+}
+
 fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
@@ -163,6 +169,37 @@ fn no_figure_of_a_series_or_an_evaluation_can_be_what_it_cannot_be() {
     of["applications"][0]["comparison"]["samples"].as_array_mut().unwrap().truncate(1);
     let legitimate = [OF_THE_MACHINE, NOT_SEEN, NO_LIMIT, ADDED_LATER];
     println!("superpage.evaluation/1: {:?}", refused(&of.to_string(), &legitimate, evaluation));
+}
+
+#[test]
+fn no_figure_of_a_comparison_on_a_running_service_can_be_what_it_cannot_be() {
+    let mut of = value(RUNNING);
+    of["blocks"].as_array_mut().unwrap().truncate(4);
+    of["settings"]["rule"]["max_deviation"] = json!(0.1);
+    of["blocks"][1]["switched"]["skipped"] = json!({"busy": 4096});
+    let none = Legitimate {
+        changes: &[Null],
+        fields: &["*blocks[].arm", "*blocks[].value", "*longest_call_seconds"],
+        why: "null is that there is none",
+    };
+    let by_reason = Legitimate {
+        changes: &[Absent],
+        fields: &["*skipped.busy"],
+        why: "a map of what there was",
+    };
+    let legitimate = [OF_THE_MACHINE, NO_LIMIT, ADDED_LATER, none, by_reason];
+    println!("superpage.compare-running/1: {:?}", refused(&of.to_string(), &legitimate, running));
+    for (pointer, to, why) in [
+        ("/blocks/1/arm", json!(9), "blocks[1].arm: expected less than 2"),
+        ("/blocks/1/before/superpage_bytes", json!(1u64 << 50), "blocks[1]: superpage_bytes are"),
+        ("/schema", json!("superpage.compare/1"), "schema: `superpage.compare/1`: expected"),
+        ("/arms", json!([]), "arms: there are none"),
+    ] {
+        let mut document = value(RUNNING);
+        *document.pointer_mut(pointer).unwrap() = to;
+        let refused = running(&document.to_string()).unwrap_err();
+        assert!(refused.contains(why), "{pointer}: {refused}");
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ pub struct RuleArgs {
     pub max_runs: Option<u32>,
 
     /// Maximum time for all measured runs: 90s, 5m, 1h [default: 5m; for slow programs until every arm
-    /// has 50 runs, at most 30m].
+    /// has 50 runs, at most 30m; of a running process 3m].
     #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
     pub max_time: Option<f64>,
 
@@ -148,9 +148,10 @@ pub struct RuleArgs {
     #[arg(long, default_value = "5%", value_name = "SHARE", value_parser = arms::share)]
     pub same_at_most: f64,
 
-    /// Minimum share of eligible memory on superpages, for arms that asked for them.
-    #[arg(long, default_value = "80%", value_name = "SHARE", value_parser = arms::share)]
-    pub min_coverage: f64,
+    /// Minimum share of eligible memory on superpages, for arms that asked for them [default: 80%; of a running process
+    /// 90%].
+    #[arg(long, value_name = "SHARE", value_parser = arms::share)]
+    pub min_coverage: Option<f64>,
 }
 
 impl Request {
@@ -303,7 +304,7 @@ impl Request {
             same_within: self.rule.same_within,
             same_at_most: self.rule.same_at_most,
             confidence: self.rule.confidence,
-            least_coverage: self.rule.min_coverage,
+            least_coverage: self.rule.min_coverage.unwrap_or(Judging::default().least_coverage),
         }
     }
 

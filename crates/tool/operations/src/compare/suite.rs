@@ -170,7 +170,7 @@ impl Entry {
             request.metric_better = self.suite.metric_better;
         }
         if let Some(least) = self.suite.min_coverage {
-            request.rule.min_coverage = least;
+            request.rule.min_coverage = Some(least);
         }
         if request.arms.is_empty() {
             request.arms = self.suite.arms;

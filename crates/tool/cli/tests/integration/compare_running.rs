@@ -1,0 +1,211 @@
+//! `superpage compare --pid` on a real program.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+
+use serde_json::Value;
+
+use crate::common::{comes_true, refused, run, send, stderr, stdout, superpage, wait_until};
+
+/// A program that counts its updates of 32 MiB on base pages, and has 8 MiB more on superpages.
+struct Service {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Service {
+    /// Starts the program; `None` after a counted skip if it cannot be compiled.
+    fn start() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("served");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/compare_running.c");
+        let built = Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(source).output();
+        if !built.is_ok_and(|built| built.status.success()) {
+            testkit::skipped!("no C compiler");
+            return None;
+        }
+        let mut command = Command::new(&program);
+        let child = command.args(["32", "8"]).arg(dir.path().join("updates")).spawn().unwrap();
+        let service = Self { child, dir };
+        let written = || std::fs::read_to_string(service.counter()).is_ok_and(|it| !it.is_empty());
+        wait_until("the program counts", written);
+        Some(service)
+    }
+
+    fn counter(&self) -> PathBuf {
+        self.dir.path().join("updates")
+    }
+
+    /// The words of a short comparison.
+    fn words(&self, more: &[&str]) -> Vec<String> {
+        let pid = self.child.id().to_string();
+        let counter = format!("cat {}", self.counter().display());
+        let words = ["compare", "--pid", &pid, "--metric-counter", &counter];
+        let short = ["--block", "100ms", "--settle", "20ms"];
+        words.iter().chain(&short).chain(more).map(ToString::to_string).collect()
+    }
+
+    /// The share of memory that can be on superpages and is; `None` if it cannot be read.
+    fn coverage(&self) -> Option<f64> {
+        let pid = self.child.id().to_string();
+        let output = superpage(&["map", &pid, "--json"]).output().unwrap();
+        let map: Value = serde_json::from_str(&stdout(&output)).ok()?;
+        map["processes"][0]["coverage"].as_f64()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn compare(words: &[String]) -> Output {
+    run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Counts a skip if this machine or user cannot switch, or has no superpages for it.
+fn cannot(output: &Output, document: &Path) -> bool {
+    let said = std::fs::read_to_string(document).unwrap_or_default();
+    let is = output.status.code() == Some(3)
+        && (said.is_empty() || said.contains("no-superpage") || said.contains("realtime"));
+    if is {
+        testkit::skipped!("not possible here: {}", stderr(output).trim());
+    }
+    is
+}
+
+#[test]
+fn a_service_is_compared_and_left_as_it_was_found() {
+    testkit::lock_machine!(shared);
+    let Some(service) = Service::start() else { return };
+    let before = service.coverage();
+    let file = service.dir.path().join("compared.json");
+    let path = file.to_str().unwrap();
+    let page = service.dir.path().join("page.html");
+    let more = ["--max-runs", "6", "-q", "--json", "-o", path, "--html", page.to_str().unwrap()];
+    let output = compare(&service.words(&more));
+    if cannot(&output, &file) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let blocks = saved["blocks"].as_array().unwrap();
+    let share = |block: &Value, end: &str| {
+        let number = |name: &str| block[end][name].as_f64().unwrap();
+        number("superpage_bytes") / number("eligible_bytes")
+    };
+    let measured: Vec<&Value> =
+        blocks.iter().filter(|block| block["purpose"] == "measured").collect();
+    assert!(measured.len() >= 12, "{saved}");
+    for block in measured.iter().filter(|block| !block["after"].is_null()) {
+        let (before, after) = (share(block, "before"), share(block, "after"));
+        match block["arm"].as_u64() {
+            Some(0) => assert!(before <= 0.05 && after < 0.5, "{block}"),
+            _ => assert!(before >= 0.9 && after > 0.5, "{block}"),
+        }
+        assert!(block["value"].as_f64().is_some_and(|value| value > 0.0), "{block}");
+    }
+    assert_eq!(saved["left"]["state"], "found", "{saved}");
+    let (before, after) = (before.unwrap(), service.coverage().unwrap());
+    assert!((before - after).abs() < 0.06, "{before} before, {after} afterwards");
+    let again = run(&["compare", "--from", path]);
+    assert!(stdout(&again).contains("thp vs base"), "{}", stdout(&again));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<use href").count(), blocks.len() + 2, "a mark of each block, a key");
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_the_service_as_it_was_found() {
+    testkit::lock_machine!(shared);
+    let Some(service) = Service::start() else { return };
+    let before = service.coverage();
+    let words = service.words(&["-q"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut child = superpage(&words).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut ended = false;
+        let is_switched = comes_true(|| {
+            ended = child.try_wait().unwrap().is_some();
+            ended || service.coverage().is_some_and(|share| share > 0.9)
+        });
+        if ended {
+            testkit::skipped!("the service cannot be switched here");
+            return;
+        }
+        assert!(is_switched);
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal));
+        let (before, after) = (before.unwrap(), service.coverage().unwrap());
+        assert!((before - after).abs() < 0.06, "{before} before, {after} afterwards");
+    }
+}
+
+#[test]
+fn a_service_that_ends_is_told() {
+    testkit::lock_machine!(shared);
+    let Some(mut service) = Service::start() else { return };
+    let file = service.dir.path().join("compared.json");
+    // The program would have to end on its own otherwise.
+    let more = ["-q", "--json", "-o", file.to_str().unwrap(), "--within", "0.01%"];
+    let words = service.words(&more);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut child = superpage(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ended = false;
+    let is_switched = comes_true(|| {
+        ended = child.try_wait().unwrap().is_some();
+        ended || service.coverage().is_some_and(|share| share > 0.9)
+    });
+    assert!(is_switched);
+    if !ended {
+        service.child.kill().unwrap();
+        service.child.wait().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    if ended {
+        assert!(cannot(&output, &file), "{}", stderr(&output));
+        return;
+    }
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(saved["stopped"]["why"], "ended", "{saved}");
+    match output.status.code() {
+        // A round was complete before.
+        Some(0) => {}
+        _ => refused(&output, 3, "ended before a round was complete"),
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_each() {
+    let own = std::process::id().to_string();
+    let counter = ["--metric-counter", "echo 1"];
+    for (words, part) in [
+        (vec![], "give a metric"),
+        (vec!["--metric-command", "echo 1", "--metric-counter", "echo 1"], "cannot be used with"),
+        (vec!["--metric-url", "http://127.0.0.1:1/"], "--metric-series"),
+        (vec!["--metric-url", "http://192.0.2.1/", "--metric-series", "x"], "not this machine"),
+        (vec!["--metric-command", "echo 1", "--metric-per", "cpu-second"], "divides a counter"),
+        ([&counter[..], &["--metric", "("]].concat(), "not valid"),
+        ([&counter[..], &["--metric", "1", "--metric", "2"]].concat(), "give --metric once"),
+        ([&counter[..], &["--arm", "hugetlb"]].concat(), "base and thp only"),
+        ([&counter[..], &["--arm", "thp"]].concat(), "nothing to be compared"),
+        ([&counter[..], &["--block", "1ms"]].concat(), "expected 50ms to 60m"),
+        ([&counter[..], &["--predict"]].concat(), "cannot be used with"),
+        ([&counter[..], &["gups"]].concat(), "cannot be used with"),
+        ([&counter[..], &["--", "true"]].concat(), "cannot be used with"),
+        (vec!["--metric-counter", "echo x"], "not one number"),
+        (vec!["--metric-counter", "exit 4"], "exit code 4"),
+    ] {
+        let words = [&["compare", "--pid", &own], &words[..]].concat();
+        let output = superpage(&words).output().unwrap();
+        // A machine that cannot switch says so before the metric is read.
+        match output.status.code() {
+            Some(3) => testkit::skipped!("{words:?}: {}", stderr(&output).trim()),
+            _ => refused(&output, 2, part),
+        }
+    }
+    refused(&superpage(&["compare", "--metric-counter", "echo 1"]).output().unwrap(), 2, "--pid");
+}

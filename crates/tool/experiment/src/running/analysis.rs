@@ -1,0 +1,171 @@
+//! The verdicts of a document. Pure: the same document gives the same analysis. See docs/decisions/running-services.md#2.
+
+use serde::Serialize;
+
+use super::Pages;
+use super::document::Document;
+use super::procedure::{Arm, Block, Fault, Purpose, values};
+use crate::stats::{self, Comparison, describe};
+use crate::verdict::{Effect, Verdict, noise_floor, verdict};
+
+/// Result of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// The memory as it was found, if it has a figure.
+    pub as_found: Option<Summary>,
+    /// One summary per arm, in the document's order.
+    pub arms: Vec<Summary>,
+    /// One judgement per arm except the reference.
+    pub judgements: Vec<Judgement>,
+    /// The largest difference that two arms in the same state left possible, as a fraction; `null` if it was not
+    /// measured.
+    pub noise_floor: Option<f64>,
+    /// Number of rounds that count for every arm.
+    pub rounds: u32,
+    /// Number of rounds that do not count.
+    pub dropped_rounds: u32,
+}
+
+/// Summary of an arm's measured blocks. Medians, unless stated otherwise; unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The arm's name.
+    pub name: String,
+    /// Number of blocks that count.
+    pub blocks: u32,
+    /// Blocks that do not count, and why.
+    pub discarded: Vec<Discarded>,
+    /// The metric.
+    pub value: Option<f64>,
+    /// Share of eligible memory on superpages, the mean of both ends of a block.
+    pub coverage: Option<f64>,
+    /// Eligible bytes, the mean of both ends of a block.
+    pub eligible_bytes: Option<f64>,
+    /// Longest switch to the arm's state in seconds, warm-ups included.
+    pub longest_switch_seconds: Option<f64>,
+    /// Longest system call of these switches in seconds.
+    pub longest_call_seconds: Option<f64>,
+}
+
+/// A measured block that does not count.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Discarded {
+    /// Index of its round, from 0.
+    pub round: u32,
+    /// The reason, as text.
+    pub why: String,
+}
+
+/// The verdict on an arm.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The arm's name.
+    pub arm: String,
+    /// The verdict with its numbers.
+    pub verdict: Verdict,
+    /// All figures of the verdict; `null` if there was nothing to compare.
+    pub comparison: Option<Comparison>,
+}
+
+/// Computes the analysis.
+pub fn analyse(document: &Document) -> Analysis {
+    let bounds = &document.settings.bounds;
+    let values = values(&document.blocks, &document.arms, bounds);
+    let statistics = document.statistics();
+    let compare =
+        |arm: usize| stats::compare(&values, 0, arm as u32, document.metric.better, &statistics);
+    let floor_arm = document.arms.iter().position(|arm| arm.is_noise_floor);
+    let floor = floor_arm.and_then(|arm| noise_floor(&compare(arm).ok()?));
+    let judge = |(index, arm): (usize, &Arm)| {
+        let compared = compare(index);
+        let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
+        // Blocks without the pages of their arm are left out of `values`.
+        let verdict = verdict(&Effect::AsPromised, compared.as_ref(), &margin);
+        Judgement { arm: arm.name.clone(), verdict, comparison: compared.ok() }
+    };
+    let judgements: Vec<_> = document.arms.iter().enumerate().skip(1).map(judge).collect();
+    let begun = document.blocks.iter().filter(|block| block.purpose == Purpose::Measured);
+    let begun = begun.map(|block| block.round + 1).max().unwrap_or(0);
+    let compared = |one: &Judgement| one.comparison.as_ref().map_or(0, |found| found.blocks);
+    let rounds = judgements.iter().map(compared).min().unwrap_or(0);
+    let found: Vec<&Block> =
+        document.blocks.iter().filter(|block| block.purpose == Purpose::AsFound).collect();
+    Analysis {
+        as_found: (!found.is_empty()).then(|| Summary::new("as found", &found, &[], Vec::new())),
+        arms: document.arms.iter().enumerate().map(|arm| summary(document, arm)).collect(),
+        judgements,
+        noise_floor: floor,
+        rounds,
+        dropped_rounds: begun.saturating_sub(rounds),
+    }
+}
+
+fn summary(document: &Document, (index, arm): (usize, &Arm)) -> Summary {
+    let own = document.blocks.iter().filter(|block| block.arm == Some(index as u32));
+    let own: Vec<&Block> = own.collect();
+    let is_measured = |block: &&&Block| block.purpose == Purpose::Measured;
+    let fault = |block: &Block| block.fault(arm, &document.settings.bounds);
+    let discarded = own.iter().filter(is_measured).filter_map(|block| {
+        let why = words(fault(block)?, arm, document, block);
+        Some(Discarded { round: block.round, why })
+    });
+    let discarded = discarded.collect();
+    let good = own.iter().filter(is_measured).filter(|block| fault(block).is_none());
+    let good: Vec<&Block> = good.copied().collect();
+    Summary::new(&arm.name, &good, &own, discarded)
+}
+
+impl Summary {
+    fn new(name: &str, good: &[&Block], all: &[&Block], discarded: Vec<Discarded>) -> Self {
+        let median = |of: &dyn Fn(&Block) -> Option<f64>| {
+            describe::median(&mut good.iter().filter_map(|block| of(block)).collect::<Vec<_>>())
+        };
+        let both = |block: &Block, of: fn(&super::Coverage) -> Option<f64>| {
+            let (before, after) = (of(&block.before)?, of(block.after.as_ref()?)?);
+            Some(describe::midpoint(before, after))
+        };
+        let longest = |of: fn(&super::Switched) -> Option<f64>| {
+            let all = all.iter().filter_map(|block| of(block.switched.as_ref()?));
+            all.max_by(f64::total_cmp)
+        };
+        Self {
+            name: name.to_string(),
+            blocks: good.len() as u32,
+            discarded,
+            value: median(&|block| block.value),
+            coverage: median(&|block| both(block, super::Coverage::share)),
+            eligible_bytes: median(&|block| {
+                both(block, |coverage| Some(coverage.eligible_bytes as f64))
+            }),
+            longest_switch_seconds: longest(|switched| Some(switched.seconds)),
+            longest_call_seconds: longest(|switched| switched.longest_call_seconds),
+        }
+    }
+}
+
+/// Formats why a block does not count.
+fn words(fault: Fault, arm: &Arm, document: &Document, block: &Block) -> String {
+    let bounds = &document.settings.bounds;
+    let percent = report::format::percent;
+    let promise = match arm.pages {
+        Pages::Base => format!("at most {}", percent(bounds.base_at_most)),
+        Pages::Superpages => format!("at least {}", percent(bounds.superpages_at_least)),
+    };
+    match fault {
+        Fault::Before(share) => {
+            let obstacle = block.switched.as_ref().and_then(|one| one.largest_obstacle());
+            let obstacle = obstacle.map_or(String::new(), |obstacle| {
+                format!(" (not switched: {})", super::html::obstacle(obstacle))
+            });
+            format!("{} on superpages at its start, not {promise}{obstacle}", percent(share))
+        }
+        Fault::After(share) => {
+            format!("{} on superpages at its end, not {promise}", percent(share))
+        }
+        Fault::NothingEligible => "no memory that could be on superpages".to_string(),
+        Fault::NoValue => {
+            let why = block.unknown.as_deref().unwrap_or("unknown reason");
+            format!("the metric has no figure: {}", report::format::name(why, 160))
+        }
+    }
+}
