@@ -133,13 +133,26 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
         true => format!("strace -D -f -qq -o {}", trace.display()),
         false => String::new(),
     };
+    // What ProtectSystem=strict and ProtectKernelTunables=yes do, except for the directory of this test.
     let script = format!(
-        "mount -t tmpfs -o mode=755 tmpfs /run && exec setpriv --no-new-privs --inh-caps -all \
-         --bounding-set -all{bounding} {through} \"$0\" manage --config {}",
+        "mount -t tmpfs -o mode=755 tmpfs /run && mount --bind {0} {0} && mount -o remount,bind,ro / && \
+         mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && \
+         mount --bind /sys /sys && mount -o remount,bind,ro /sys && exec setpriv --no-new-privs --inh-caps -all \
+         --bounding-set -all{bounding} {through} \"$0\" manage --config {1}",
+        dir.path().display(),
         file.display()
     );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_superpage")]);
+    command.args([
+        "--mount",
+        "--net",
+        "--ipc",
+        "--uts",
+        "sh",
+        "-c",
+        &script,
+        env!("CARGO_BIN_EXE_superpage"),
+    ]);
     command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "2000000");
     let mut manager = Ended(command.stderr(Stdio::piped()).spawn().unwrap());
     let pid = manager.0.id();
@@ -190,7 +203,13 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
         wait_until("the log of strace", || {
             std::fs::read_to_string(&trace).is_ok_and(|text| text.contains("STOPPING=1"))
         });
-        let made = made(&std::fs::read_to_string(&trace).unwrap());
+        let text = std::fs::read_to_string(&trace).unwrap();
+        // MemoryDenyWriteExecute, RestrictAddressFamilies.
+        assert!(!text.contains("PROT_WRITE|PROT_EXEC"));
+        for line in text.lines().filter(|line| line.contains(" socket(")) {
+            assert!(line.contains("socket(AF_UNIX"), "{line}");
+        }
+        let made = made(&text);
         assert!(made.contains("process_madvise"), "{made:?}");
         let refused: Vec<&String> = made.difference(&allowed).collect();
         assert!(refused.is_empty(), "{refused:?}");
