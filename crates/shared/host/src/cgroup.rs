@@ -76,7 +76,7 @@ impl Hierarchy {
 
     /// The path below the mount point of a path in `/proc/PID/cgroup`. Within a cgroup namespace
     /// (cgroup_namespaces(7)) the kernel prints paths of groups outside it relative to its root: `/../other`. They are
-    /// found if the mount point shows the whole hierarchy; `None`: it does not.
+    /// found if the mount point shows the whole hierarchy; `None`: it does not. See docs/decisions/manage.md#6.
     pub fn below_mount(self, root: &Root, path: &str) -> Option<String> {
         let is_outside = |path: &str| path.split('/').any(|part| part == "..");
         if !is_outside(path) {
