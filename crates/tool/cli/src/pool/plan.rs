@@ -1,7 +1,5 @@
 //! `superpage pool plan`: prints the number of pages that programs take of a pool, from their mappings.
 
-mod peak;
-
 use host::Root;
 use host::pool::{RelatedSettings, Status, exact};
 use launch::Word;
@@ -9,11 +7,11 @@ use serde_json::json;
 use services::{Application, Bound, LeftOut, Need, OwnFigure, SharedKind, Source};
 use units::{ByteSize, PageSize};
 
+use super::peak::{self, Peak};
 use super::show;
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
-use peak::Peak;
 
 /// Print how large a pool a program or running processes need.
 ///
