@@ -12,6 +12,7 @@ use units::{ByteSize, PageSize, Pid};
 
 use crate::code::Code;
 use crate::damon::Damon;
+use crate::fleet::cpus;
 use crate::memory::is_eligible;
 use crate::model::{Costs, Estimate};
 use crate::peek::{Peek, Running};
@@ -137,6 +138,13 @@ pub struct Look {
     pub damon: Damon,
     /// Whether there is a PMU, whose samples would have addresses.
     pub has_pmu: bool,
+}
+
+impl Look {
+    /// CPUs that the process used; of a process that ended, those of its samples.
+    pub fn cpus(&self) -> f64 {
+        cpus(self.cpu_seconds, self.samples, self.seconds)
+    }
 }
 
 /// Looks at a process for `time`; `goes_on` ends the look by returning false. `prices` are those of this machine.

@@ -10,8 +10,10 @@
 
 mod advice;
 mod code;
+mod combine;
 mod core;
 mod damon;
+mod fleet;
 mod memory;
 mod model;
 mod peek;
@@ -22,7 +24,12 @@ mod streams;
 mod verdict;
 
 pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
+pub use combine::{Failed, Group, by_service};
 pub use damon::Damon;
+pub use fleet::{
+    Fleet, Merged, Node, NodeCounts, NodeDocument, Refused, SCHEMA, Service, Spread,
+    UnknownProcesses, Unusable,
+};
 pub use model::Costs;
 pub use remedy::Remedy;
 pub use sampler::SampleError;

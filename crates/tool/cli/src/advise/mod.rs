@@ -1,20 +1,21 @@
 //! `superpage advise`: the gain of superpages for running processes, estimated without changing them.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+mod merge;
+mod words;
 
-use ::advise::{Advice, AdviceError, Costs, Damon, Remedy, Verdict, Why};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ::advise::{Advice, AdviceError, Costs, Failed, Group, Node};
 use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
 use prediction::{Prices, Sequential};
-use report::format::counted;
 use serde::{Deserialize, Serialize};
-use services::Process;
+use services::{Process, Target};
 use units::ByteSize;
 
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::pool::show;
 use crate::progress::Progress;
 use crate::targets::{self, ProcessArgs};
 use operations::facts;
@@ -25,8 +26,11 @@ use operations::facts;
 /// accesses how much faster the process would be. Nothing is written to the process or to the machine. Sample the
 /// processes under their usual load.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     #[command(flatten)]
     processes: ProcessArgs,
 
@@ -42,19 +46,27 @@ pub struct Args {
     #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Output")]
     top: usize,
 
+    /// Of several processes of a service, print each; without it a summary and a table [default for PIDs].
+    #[arg(long, help_heading = "Output")]
+    each: bool,
+
     /// Print JSON.
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Merge(merge::Args),
 }
 
 const AFTER: &str = "\
 Samples need perf events: for your own processes kernel.perf_event_paranoid of 2 or less, otherwise CAP_PERFMON and \
 CAP_SYS_PTRACE. No performance counters are needed.
 
-Exit codes: 0 advice, also without a gain; 1 unknown, with the reason; 2 wrong usage; 3 not \
-possible on this machine.";
+Exit codes: 0 advice about at least one service, also without a gain; 1 unknown for all, with the reasons; 2 wrong \
+usage; 3 no process could be sampled on this machine.";
 
-const SCHEMA: &str = "superpage.advise/1";
 const PRICES: &str = "superpage.prices/1";
 /// Largest footprint whose prices are measured.
 const MOST: ByteSize = ByteSize::gib(1);
@@ -78,20 +90,20 @@ struct PriceFile {
 
 #[derive(Debug, Serialize)]
 struct Document<'a> {
+    machine: Node,
+    /// Seconds since 1970.
+    taken: u64,
+    services: &'a [Group],
     processes: &'a [Advice],
-    failed: Vec<Failed>,
+    failed: &'a [Failed],
     /// Processes that were not sampled, because others have more memory.
     left_out: usize,
 }
 
-#[derive(Debug, Serialize)]
-struct Failed {
-    pid: units::Pid,
-    name: String,
-    why: String,
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
+    if let Some(Command::Merge(args)) = args.command {
+        return merge::run(&args);
+    }
     let targets = args.processes.targets();
     if targets.is_empty() {
         return Err(Failure::usage("no process named: give a PID, --cgroup, --unit or --match"));
@@ -118,29 +130,49 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     {
         return Err(Failure::cannot(format!("pid {}: {error}", process.pid)));
     }
-    let unknown = found.iter().all(|one| matches!(one.verdict, Verdict::Unknown(_)));
+    let failed: Vec<Failed> = failed
+        .into_iter()
+        .map(|(process, error)| Failed { process: process.clone(), why: error.to_string() })
+        .collect();
+    let services = ::advise::by_service(&found);
+    // One rule for one process and for many: of one process, the service's gain is unknown if the process's is.
+    let unknown = services.iter().all(|service| service.gain.is_none());
     if args.json {
-        let failed = failed.iter().map(|(process, error)| Failed {
-            pid: process.pid,
-            name: process.name.clone(),
-            why: error.to_string(),
-        });
-        let document = Document { processes: &found, failed: failed.collect(), left_out };
+        let document = Document {
+            machine: node(&root),
+            taken: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
+            services: &services,
+            processes: &found,
+            failed: &failed,
+            left_out,
+        };
         let body = serde_json::to_value(&document);
         let body = body.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-        exit::print_json(SCHEMA, body)?;
+        exit::print_json(::advise::SCHEMA, body)?;
     } else {
-        for advice in &found {
-            exit::print(&text(advice, args.top))?;
+        let only_pids = targets.iter().all(|target| matches!(target, Target::Pid(_)));
+        match args.each || only_pids {
+            true => found.iter().try_for_each(|one| exit::print(&words::process(one, args.top)))?,
+            false => exit::print(&words::services(&services, &found, args.top))?,
         }
-        for (process, error) in &failed {
-            exit::say(&format!("pid {}: {error}", process.pid));
+        for Failed { process, why } in &failed {
+            exit::say(&format!("pid {}: {why}", process.pid));
         }
         if left_out > 0 {
             exit::say(&format!("{left_out} more processes, with less memory, were not sampled"));
         }
     }
     Ok(if unknown { Done::Negative } else { Done::Fine })
+}
+
+/// This machine, as `advise merge` tells machines apart.
+fn node(root: &Root) -> Node {
+    let machine = Snapshot::read(root);
+    Node {
+        name: host::host_name(root),
+        processor: machine.cpu.and_then(|cpu| cpu.model),
+        kernel: machine.kernel,
+    }
 }
 
 /// Looks at all processes at the same time.
@@ -244,171 +276,5 @@ fn unpriced(error: PricesError) -> Failure {
     match error {
         PricesError::NoSuperpages | PricesError::NotGot { .. } => Failure::cannot(error),
         PricesError::Sys(_) | PricesError::Interrupted => Failure::usage(error),
-    }
-}
-
-/// Advice as text.
-fn text(advice: &Advice, top: usize) -> String {
-    let process = &advice.process;
-    let name = report::format::name(&process.name, 40);
-    let mut text = format!("{name} {}: {}\n", process.pid, verdict(advice));
-    let look = &advice.look;
-    let rows: Vec<Vec<String>> = advice
-        .regions
-        .iter()
-        .take(top)
-        .map(|region| {
-            vec![
-                format!("{:x}", region.start),
-                ByteSize(region.end - region.start).to_string(),
-                region.on_base_pages.to_string(),
-                format!("+{}", region.extra_bytes),
-                report::format::percent(region.accesses),
-                report::format::percent(region.saved),
-                report::format::name(&region.name, 40),
-            ]
-        })
-        .collect();
-    if !rows.is_empty() && matches!(advice.verdict, Verdict::Gain(_)) {
-        let header =
-            ["address", "size", "on base pages", "more memory", "samples", "time saved", "name"];
-        text += "\n";
-        text += &show::table(&header, rows, &[6]);
-        if advice.regions.len() > top {
-            text += &format!("({} more regions; --top)\n", advice.regions.len() - top);
-        }
-    }
-    let share = |count: usize| report::format::percent(count as f64 / look.samples.max(1) as f64);
-    text += &format!(
-        "\n{} samples in {:.0} s of {}: {} at accesses with known addresses, {} lost, {} without access",
-        look.samples,
-        look.seconds,
-        counted(look.threads, "thread", "threads"),
-        share(look.attributed),
-        share(look.lost + look.unreadable),
-        share(look.without),
-    );
-    if look.dropped > 0 {
-        text += &format!(", {} dropped", look.dropped);
-    }
-    if look.unsampled_threads > 0 {
-        text += &format!("; {} not sampled", counted(look.unsampled_threads, "thread", "threads"));
-    }
-    text += &format!("; {:.2} s of CPU time for sampling\n", look.own_seconds);
-    if look.ended {
-        text += "the process ended during sampling\n";
-    }
-    text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
-    let mut or = "";
-    for remedy in &advice.remedies {
-        text += &format!("  {or}{}\n", in_words(remedy));
-        or = if *remedy == Remedy::Redis { "" } else { "or " };
-    }
-    text
-}
-
-fn verdict(advice: &Advice) -> String {
-    let signed = |share: f64| format!("{:+.0}", 100.0 * share + 0.0);
-    match advice.verdict {
-        Verdict::Gain(range) => format!(
-            "{}{} % ({} to {} %), {} more memory, {}",
-            if range.low > 0.0 { "" } else { "undecided: " },
-            signed(range.mid),
-            signed(range.low),
-            signed(range.high),
-            advice.extra_bytes,
-            contiguity(advice),
-        ),
-        Verdict::None(range) => {
-            format!(
-                "none: {} % ({} to {} %)",
-                signed(range.mid),
-                signed(range.low),
-                signed(range.high)
-            )
-        }
-        Verdict::Unknown(Why::FewSamples) => format!(
-            "unknown: it used too little CPU time in user mode ({} samples); sample longer (--for), or under \
-             load",
-            advice.look.samples
-        ),
-        Verdict::Unknown(Why::Lost) => format!(
-            "unknown: {} of its samples are at accesses whose addresses cannot be computed",
-            report::format::percent(
-                (advice.look.lost + advice.look.unreadable) as f64 / advice.look.samples as f64
-            )
-        ),
-    }
-}
-
-fn contiguity(advice: &Advice) -> String {
-    match advice.contiguity {
-        None => "contiguity unknown".to_string(),
-        Some(found) if found.free >= found.needed => "contiguity enough".to_string(),
-        Some(found) => format!(
-            "contiguity for {} of {} superpages (`superpage pool` compacts)",
-            found.free, found.needed
-        ),
-    }
-}
-
-/// Why better sources were not used.
-fn not_used(look: &::advise::Look) -> String {
-    let damon = match &look.damon {
-        Damon::Absent => "this kernel has no DAMON".to_string(),
-        Damon::InUse { .. } if look.damon.lacks_processes() => {
-            "DAMON of this kernel has no vaddr operations, and is in use".to_string()
-        }
-        Damon::InUse { kdamonds, .. } => {
-            format!("DAMON is in use ({})", counted(*kdamonds, "kdamond", "kdamonds"))
-        }
-        Damon::Free => "DAMON is not used: using it would change its settings".to_string(),
-        Damon::Unknown { why } => format!("DAMON cannot be read ({why})"),
-    };
-    let pmu = if look.has_pmu { "the PMU is not used yet" } else { "no PMU" };
-    format!("{damon}; {pmu}")
-}
-
-/// Formats a remedy. `superpage` is named by its full path: systemd does not search PATH.
-fn in_words(remedy: &Remedy) -> String {
-    let started = |command: &[String]| match command.is_empty() {
-        true => {
-            "COMMAND (the one that starts it: the process overwrote its command line)".to_string()
-        }
-        false => report::format::command(command),
-    };
-    match remedy {
-        Remedy::Run { command } => {
-            format!("start it by: superpage run --heap --mmap -- {}", started(command))
-        }
-        Remedy::DropIn { unit, command } => {
-            let own = std::env::current_exe().unwrap_or_else(|_| "/usr/bin/superpage".into());
-            format!(
-                "systemctl edit {unit}: [Service], ExecStart=, ExecStart={} run --heap --mmap -- {}",
-                report::format::command(&[own.to_string_lossy()]),
-                started(command)
-            )
-        }
-        Remedy::Java { is_refused: false } => "java -XX:+UseTransparentHugePages".to_string(),
-        Remedy::Java { is_refused: true } => {
-            "java -XX:+UseTransparentHugePages in place of its -XX:-UseTransparentHugePages".to_string()
-        }
-        Remedy::Postgres { pid, is_on_command_line } => format!(
-            "postgresql.conf: huge_pages = on{}; the pool: superpage pool plan --pid {pid}",
-            if *is_on_command_line { ", and no huge_pages on its command line, which wins" } else { "" }
-        ),
-        Remedy::Glibc => {
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment, from glibc 2.35 on (which leaves some starts \
-             without: README)"
-                .to_string()
-        }
-        Remedy::Jemalloc => "MALLOC_CONF=thp:always in its environment (jemalloc)".to_string(),
-        Remedy::Container => {
-            "in its container: docker run -e GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or that under env: of the pod".to_string()
-        }
-        Remedy::Always => {
-            "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
-        }
-        Remedy::Redis => "redis.conf: disable-thp no (it turned THP off for itself), and:".to_string(),
     }
 }
