@@ -89,7 +89,7 @@ const AFTER: &str = "\
 With a program, the table goes to standard error: standard output is the program's. A program that stopped \
 itself is continued once it is mapped.
 
-Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 no permission to \
+Exit codes: 0 success; 1 --smaps would hold the lock longer than --budget, or did; 2 wrong usage, or the process ended; 3 no permission to \
 read the process, or not possible on this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
 const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
@@ -108,8 +108,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (false, []) => {
             let found = Found::read(&Root::real(), &targets, &args)?;
             found.deliver(&args, false)?;
-            // --smaps was given, and reading would exceed the budget.
-            Ok(match table::too_dear(&found.maps) {
+            // --smaps was given, and reading would exceed the budget, or exceeded it.
+            Ok(match table::over_budget(&found.maps) {
                 Some(line) => {
                     exit::say(&line);
                     Done::Negative
