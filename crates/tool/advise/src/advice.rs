@@ -16,7 +16,7 @@ use crate::fleet::cpus;
 use crate::memory::is_eligible;
 use crate::model::{Costs, Estimate};
 use crate::peek::{Peek, Running};
-use crate::remedy::{Allocator, Facts, Remedy, remedies};
+use crate::remedy::{Remedy, remedies_of};
 use crate::replay::{Replay, Window};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
 use crate::verdict::{Accesses, Verdict};
@@ -185,7 +185,9 @@ pub fn advise(
     let on_base_pages = sum(|region| region.on_base_pages);
     let needed = ByteSize(extra_bytes.bytes() + on_base_pages.bytes());
     let remedies = match found.verdict {
-        Verdict::Gain(_) => remedies_of(root, process, &space),
+        Verdict::Gain(_) => {
+            remedies_of(root, process, space.extents.iter().map(|one| one.mapping.name.as_str()))
+        }
         _ => Vec::new(),
     };
     Ok(Advice {
@@ -290,16 +292,6 @@ impl Contiguity {
         let free = FreeContiguity::for_programs(root, superpage).ok()?.superpages?;
         Some(Self { needed: needed.bytes().div_ceil(superpage.bytes()), free })
     }
-}
-
-fn remedies_of(root: &Root, process: &Process, space: &AddressSpace) -> Vec<Remedy> {
-    let parent = Process::read(root, process.parent).ok().flatten();
-    remedies(&Facts {
-        process,
-        parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
-        allocator: Allocator::of(space),
-        thp_enabled: process::status(root, process.pid).ok().and_then(|status| status.thp_enabled),
-    })
 }
 
 fn regions(

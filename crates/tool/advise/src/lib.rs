@@ -31,6 +31,6 @@ pub use fleet::{
     UnknownProcesses, Unusable,
 };
 pub use model::Costs;
-pub use remedy::Remedy;
+pub use remedy::{Remedy, remedies_of};
 pub use sampler::SampleError;
 pub use verdict::{Range, Verdict, Why};

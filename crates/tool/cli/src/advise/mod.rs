@@ -1,7 +1,7 @@
 //! `superpage advise`: the gain of superpages for running processes, estimated without changing them.
 
 mod merge;
-mod words;
+pub mod words;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

@@ -58,7 +58,7 @@ pub fn process(advice: &Advice, top: usize) -> String {
         text += "the process ended during sampling\n";
     }
     text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
-    text + &remedies(advice, usize::MAX)
+    text + &remedies(&advice.remedies, usize::MAX)
 }
 
 fn signed(share: f64) -> String {
@@ -126,7 +126,7 @@ fn service(group: &Group, all: &[&Advice], top: usize) -> String {
     let mut text = format!("{name}, {} processes: {}\n", all.len(), sum(group));
     let best = all.iter().find(|one| Some(one.process.pid) == group.remedies_of);
     if let Some(best) = best {
-        text += &remedies(best, 1);
+        text += &remedies(&best.remedies, 1);
     }
     let rows = all.iter().take(top).map(|one| {
         vec![
@@ -183,19 +183,22 @@ fn contiguity(contiguity: Option<Contiguity>) -> String {
         None => "contiguity unknown".to_string(),
         Some(found) if found.free >= found.needed => "contiguity enough".to_string(),
         Some(found) => {
-            format!("contiguity for {} of {} superpages", found.free, found.needed)
+            format!(
+                "contiguity for {} of {} superpages (echo 1 > /proc/sys/vm/compact_memory compacts)",
+                found.free, found.needed
+            )
         }
     }
 }
 
-/// The first remedies of a process, a line each. Redis' own takes the next one with it.
-fn remedies(advice: &Advice, most: usize) -> String {
-    let most = match advice.remedies.first() {
+/// The first of these remedies, a line each. Redis' own takes the next one with it.
+pub fn remedies(all: &[Remedy], most: usize) -> String {
+    let most = match all.first() {
         Some(Remedy::Redis) => most.saturating_add(1),
         _ => most,
     };
     let (mut text, mut or) = (String::new(), "");
-    for one in advice.remedies.iter().take(most) {
+    for one in all.iter().take(most) {
         text += &format!("  {or}{}\n", remedy(one));
         or = if *one == Remedy::Redis { "" } else { "or " };
     }
@@ -220,7 +223,7 @@ fn not_used(look: &Look) -> String {
 }
 
 /// Formats a remedy. `superpage` is named by its full path: systemd does not search PATH.
-pub fn remedy(remedy: &Remedy) -> String {
+fn remedy(remedy: &Remedy) -> String {
     let started = |command: &[String]| match command.is_empty() {
         true => {
             "COMMAND (the one that starts it: the process overwrote its command line)".to_string()

@@ -8,12 +8,13 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::advise::Remedy;
 use host::{Root, Unknown};
 use launch::Word;
 use operations::reporter::Progress;
 use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
-use services::why::Machine;
+use services::why::{Machine, Reason};
 use services::{Process, Selected, SpaceError, Target};
 
 use crate::exit::{self, Done, Failure};
@@ -149,6 +150,8 @@ struct Found {
     machine: Machine,
     cgroups: Vec<CgroupMemory>,
     maps: Vec<ProcessMap>,
+    /// What would give each process superpages; empty if nothing of it could be on them.
+    remedies: Vec<Vec<Remedy>>,
     /// Processes that ended before they were read.
     ended: usize,
     unknown: Vec<Unknown>,
@@ -184,6 +187,7 @@ impl Found {
             machine: Machine::read(root, superpage),
             cgroups: Vec::new(),
             maps: Vec::new(),
+            remedies: Vec::new(),
             ended: 0,
             unknown: selected.unknown.clone(),
         };
@@ -194,6 +198,7 @@ impl Found {
             progress.tell(index as u64, Some(all), || format!("pid {}", process.pid));
             match ProcessMap::read(root, process, &options) {
                 Ok(mut map) => {
+                    found.remedies.push(remedies(root, &map));
                     // Mappings of the only process that could be read are shown; of several, with --all.
                     if !args.all
                         && let Some(first) = found.maps.first_mut()
@@ -258,7 +263,10 @@ impl Found {
         let most = (!args.all).then_some(ROWS);
         let mut text: String = self.cgroups.iter().map(table::cgroup).collect();
         match self.maps.as_slice() {
-            [map] => text += &table::process(map, &self.machine, most),
+            [map] => {
+                text += &table::process(map, &self.machine, most);
+                text += &self.remedies.first().map_or(String::new(), |all| table::remedies(all));
+            }
             maps => {
                 text += &table::processes(maps, most);
                 let each = maps.iter().filter(|_| args.all);
@@ -286,8 +294,9 @@ impl Found {
     fn json(&self, args: &Args) -> Result<String, Failure> {
         // Mappings of several processes were not kept.
         let has_extents = self.maps.len() <= 1 || args.all;
-        let each = |map| One {
+        let each = |(map, remedies)| One {
             map,
+            remedies,
             coverage: ProcessMap::coverage(map),
             extents: has_extents.then_some(map.extents.as_slice()),
         };
@@ -295,7 +304,12 @@ impl Found {
             schema: "superpage.map/1",
             machine: &self.machine,
             cgroups: &self.cgroups,
-            processes: self.maps.iter().map(each).collect(),
+            processes: self
+                .maps
+                .iter()
+                .zip(self.remedies.iter().map(Vec::as_slice))
+                .map(each)
+                .collect(),
             ended: self.ended,
             unknown: &self.unknown,
         })
@@ -318,8 +332,31 @@ struct Document<'a> {
 struct One<'a> {
     #[serde(flatten)]
     map: &'a ProcessMap,
+    remedies: &'a [Remedy],
     coverage: Option<f64>,
     extents: Option<&'a [ExplainedExtent]>,
+}
+
+/// What gives this program superpages for good, if advice or a setting of the program is what its memory lacks.
+fn remedies(root: &Root, map: &ProcessMap) -> Vec<Remedy> {
+    let helps = |reason| {
+        matches!(
+            reason,
+            Reason::NotAdvised
+                | Reason::AdviceUnknown
+                | Reason::OffForProcess
+                | Reason::SharedOff { .. }
+                | Reason::SharedNotAdvised { .. }
+                | Reason::SharedAdviceUnknown { .. }
+        )
+    };
+    match map.largest_gap() {
+        Some(gap) if helps(gap.reason) => {
+            let names = map.extents.iter().map(|extent| extent.mapping.name.as_str());
+            ::advise::remedies_of(root, &map.process, names)
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {

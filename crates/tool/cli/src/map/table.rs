@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ::advise::Remedy;
 use host::coverage::{MappingKind, Scanned};
 use report::format::{self, count, percent, seconds};
 use services::map::{CgroupMemory, ExplainedExtent, ProcessMap, Sampled, Share, sum};
@@ -10,6 +11,7 @@ use services::why::Machine;
 use units::ByteSize;
 
 use super::words;
+use crate::advise::words as advise_words;
 use crate::pool::show;
 
 const NAME: usize = 48;
@@ -135,6 +137,14 @@ pub fn summary(map: &ProcessMap) -> String {
                 }
             }
         }
+    }
+}
+
+/// What gives a program superpages for good.
+pub fn remedies(all: &[Remedy]) -> String {
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("to change that:\n{}", advise_words::remedies(all, usize::MAX)),
     }
 }
 

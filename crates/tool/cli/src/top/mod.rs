@@ -114,6 +114,17 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
     ];
     let rows = query.lines(sample).iter().map(cells).collect();
     let mut text = show::table(&header, rows, &[1, 10]);
+    if view != View::Processes {
+        text +=
+            "\nresident, superpages: sums; memory that processes share counts for each of them\n";
+    }
+    text += match sample.machine.thp_mode.as_deref() {
+        Some("madvise") => {
+            "could be: only if advised (THP madvise), which page tables do not tell\n"
+        }
+        Some("never") => "could be: only if THP are turned on (THP never)\n",
+        _ => "",
+    };
     let unread = draw::unread_words(sample);
     if !unread.is_empty() {
         text += &format!("\n{}\n", unread.trim_start_matches(", "));

