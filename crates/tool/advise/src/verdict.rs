@@ -39,10 +39,13 @@ pub const NONE: f64 = 0.01;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// Lower bound.
+    #[serde(deserialize_with = "units::gain")]
     pub low: f64,
     /// Best estimate.
+    #[serde(deserialize_with = "units::gain")]
     pub mid: f64,
     /// Upper bound.
+    #[serde(deserialize_with = "units::gain")]
     pub high: f64,
 }
 

@@ -97,7 +97,7 @@ impl AddressSpace {
     /// # Errors
     /// The process ended, may not be read, executes one program after another, or the kernel has no PAGEMAP_SCAN.
     pub fn read(root: &Root, process: &Process) -> Result<Self, SpaceError> {
-        // While this thread waits for a CPU inside a call, the process's mmap lock stays held.
+        // While this thread waits for a CPU inside a call, the process's mmap lock stays held (docs/decisions/map.md#4).
         let _undisturbed = Undisturbed::new();
         // After an exec the open files are those of an address space that has no mappings any more.
         let stack = || host::process::stat(root, process.pid).ok().map(|stat| stat.stack_start);
