@@ -18,16 +18,16 @@ use crate::progress::Progress;
 
 /// Join the JSON documents of many machines into one table by service.
 ///
-/// Every file of DIR is a document of `superpage advise --json`; files are read one at a time. Files that are no such
-/// document are counted and named. Of several documents of one machine the newest counts.
+/// DIR holds documents of `superpage advise --json`, one per machine. Other files are counted, and the first ones are
+/// named. Of several documents of one machine, the newest is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 success; 2 wrong usage, or no file could be used.")]
 pub struct Args {
-    /// Directory; its subdirectories and hidden files are not read.
+    /// Directory. Subdirectories and hidden files are not read.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Group processes by this.
+    /// What a row stands for.
     #[arg(long, value_enum, default_value = "service")]
     by: By,
 

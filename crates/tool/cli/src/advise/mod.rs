@@ -22,9 +22,9 @@ use operations::facts;
 
 /// Estimate the gain of superpages for running processes, where it is, and how to get it.
 ///
-/// Samples the accesses of each process for a while (--for), and computes from them and from this machine's prices of
-/// accesses how much faster the process would be. Nothing is written to the process or to the machine. Sample the
-/// processes under their usual load.
+/// Samples the memory accesses of each process (--for), and computes from the samples and from this machine's prices of
+/// accesses how much faster the process would be on superpages. Nothing is written to the process or to the machine.
+/// Sample the processes under their usual load.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -38,15 +38,16 @@ pub struct Args {
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=40))]
     seconds: u64,
 
-    /// This machine's prices of accesses: read from FILE, or, if it does not exist, measured (5 to 20 s) and written there.
+    /// Prices of accesses on this machine. FILE is read if it exists; else prices are measured (5 to 20 s) and written to
+    /// FILE.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 
-    /// Rows of each table of regions.
+    /// Rows of each table.
     #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Output")]
     top: usize,
 
-    /// Of several processes of a service, print each; without it a summary and a table [default for PIDs].
+    /// Print each process, instead of one summary and one table per service [default for PIDs].
     #[arg(long, help_heading = "Output")]
     each: bool,
 

@@ -23,28 +23,28 @@ use crate::targets::{self, ProcessArgs};
 
 /// Show which memory of running processes is on superpages, and why the rest is not.
 ///
-/// Nothing is written to the processes. Page tables are read in slices of 64 MiB, and a process may map and unmap memory
-/// between two slices.
+/// Nothing is written to the processes. A system call reads the page tables of at most 64 MiB of pages; between two calls
+/// the process can map and unmap memory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
     #[command(flatten)]
     processes: ProcessArgs,
 
-    /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
+    /// Start a program, and map it and the processes that it started: after --after, or when it stops itself (SIGSTOP).
     #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
     command: Vec<Word>,
 
-    /// With a program: map it this long after its start.
+    /// With a program: time from its start to the map.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, help_heading = "Program")]
     after: Duration,
 
-    /// Read smaps too, for the advice of each mapping and mlock. The kernel holds the process's mmap lock while it
-    /// walks a mapping.
+    /// Read smaps too: the advice of each mapping, mlock and userfaultfd. The kernel holds the process's mmap lock while
+    /// it walks a mapping.
     #[arg(long, help_heading = "Reading")]
     smaps: bool,
 
-    /// Longest time that --smaps may hold the lock, by estimate.
+    /// Longest time that --smaps may hold the lock. If the estimate is longer, smaps is not read.
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time, help_heading = "Reading")]
     budget: Duration,
 
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Reading")]
     seed: u64,
 
-    /// Show every mapping, or of several processes every process.
+    /// Show every mapping, and every process.
     #[arg(long, help_heading = "Output")]
     all: bool,
 
@@ -87,8 +87,8 @@ pub struct Args {
 }
 
 const AFTER: &str = "\
-With a program, the table goes to standard error: standard output is the program's. A program that stopped \
-itself is continued once it is mapped.
+With a program, the table goes to standard error, because standard output belongs to the program. A program that \
+stopped itself is continued after the map.
 
 Exit codes: 0 success; 1 --smaps would hold the lock longer than --budget, or did; 2 wrong usage, or the process ended; 3 no permission to \
 read the process, or not possible on this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";

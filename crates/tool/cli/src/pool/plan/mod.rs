@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         ));
     }
     let root = Root::real();
-    let status = super::status()?;
+    let status = Status::read(&root)?;
     let mut peak = Peak::new(&status)?;
     if args.command.is_empty() {
         let selected = targets::select(&root, &targets)?;
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     if args.json {
         let command = (!args.command.is_empty()).then_some(&args.command);
-        super::print_json("superpage.pool-plan/2", plan.document(command))?;
+        exit::print_json("superpage.pool-plan/2", plan.document(command))?;
     } else {
         exit::print(&plan.text())?;
     }
