@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::{Naming, Process};
-use units::ByteSize;
+use units::{ByteSize, PageSize};
 
 use crate::advice::{Advice, Contiguity};
 use crate::verdict::{Range, Verdict};
@@ -65,6 +65,60 @@ impl Sum {
     }
 }
 
+/// Memory, by what superpages would change about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// Bytes that superpages could hold and do not.
+    pub on_base_pages: ByteSize,
+    /// Bytes on superpages.
+    pub on_superpages: ByteSize,
+    /// Bytes that superpages would add.
+    pub extra_bytes: ByteSize,
+}
+
+impl Footprint {
+    fn each(self, other: Self, of: fn(u64, u64) -> u64) -> Self {
+        let of = |a: ByteSize, b: ByteSize| ByteSize(of(a.bytes(), b.bytes()));
+        Self {
+            on_base_pages: of(self.on_base_pages, other.on_base_pages),
+            on_superpages: of(self.on_superpages, other.on_superpages),
+            extra_bytes: of(self.extra_bytes, other.extra_bytes),
+        }
+    }
+
+    /// The sum of two.
+    pub fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    fn resident(self) -> u64 {
+        self.on_base_pages.bytes().saturating_add(self.on_superpages.bytes())
+    }
+}
+
+/// Memory of several processes. Shared memory counts once: as the process sees it that has most of it resident. So it is a
+/// lower bound if processes map different shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Together {
+    private: Footprint,
+    shared: Footprint,
+}
+
+impl Together {
+    /// Adds a process with `all` memory, of which `shared` is shared memory.
+    pub fn add(&mut self, all: Footprint, shared: Footprint) {
+        self.private = self.private.plus(all.each(shared, u64::saturating_sub));
+        if shared.resident() > self.shared.resident() {
+            self.shared = shared;
+        }
+    }
+
+    /// The memory of all.
+    pub fn all(&self) -> Footprint {
+        self.private.plus(self.shared)
+    }
+}
+
 /// The processes of one service on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
@@ -79,43 +133,41 @@ pub struct Group {
     /// The gain of the processes whose gain is known, weighted by CPU time; `None`: they use less than half of the CPU
     /// time.
     pub gain: Option<Range>,
-    /// Bytes that superpages could hold and do not.
-    pub on_base_pages: ByteSize,
-    /// Bytes on superpages.
-    pub on_superpages: ByteSize,
-    /// Bytes that superpages would add.
-    pub extra_bytes: ByteSize,
+    /// Its memory; shared memory counts once.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// Free memory in blocks of a superpage; `None`: unknown.
     pub contiguity: Option<Contiguity>,
     /// The process whose remedies help most: the one with the most saved CPU time; `None`: no gain.
     pub remedies_of: Option<units::Pid>,
 }
 
-/// Groups advice by service, the most saved CPU time first.
-pub fn by_service(advice: &[Advice]) -> Vec<Group> {
+/// Groups advice by service, the most saved CPU time first. `superpage` is the machine's superpage size.
+pub fn by_service(advice: &[Advice], superpage: Option<PageSize>) -> Vec<Group> {
     let mut services: BTreeMap<String, Vec<&Advice>> = BTreeMap::new();
     for one in advice {
         services.entry(Naming::Service.name(&one.process)).or_default().push(one);
     }
     let mut groups: Vec<(f64, Group)> =
-        services.into_iter().map(|(service, all)| Group::new(service, all)).collect();
+        services.into_iter().map(|(service, all)| Group::new(service, all, superpage)).collect();
     groups.sort_by(|a, b| b.0.total_cmp(&a.0));
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
 impl Group {
     /// The group with the CPUs that superpages would save.
-    fn new(service: String, mut all: Vec<&Advice>) -> (f64, Self) {
+    fn new(service: String, mut all: Vec<&Advice>, superpage: Option<PageSize>) -> (f64, Self) {
         all.sort_by(|a, b| b.look.cpus().total_cmp(&a.look.cpus()));
         let mut sum = Sum::default();
         all.iter().for_each(|one| sum.add(&one.verdict, one.look.cpus()));
-        let bytes = |of: fn(&Advice) -> ByteSize| {
-            ByteSize(all.iter().map(|one| of(one).bytes()).fold(0, u64::saturating_add))
-        };
-        let contiguity = all.iter().map(|one| one.contiguity);
-        let contiguity = contiguity.reduce(|a, b| {
-            let (a, b) = (a?, b?);
-            Some(Contiguity { needed: a.needed.saturating_add(b.needed), free: a.free.min(b.free) })
+        let mut memory = Together::default();
+        all.iter().for_each(|one| memory.add(one.footprint(), one.shared));
+        let memory = memory.all();
+        let needed = memory.on_base_pages.bytes().saturating_add(memory.extra_bytes.bytes());
+        let free = all.iter().map(|one| one.contiguity.map(|found| found.free)).min().flatten();
+        let contiguity = free.zip(superpage).map(|(free, superpage)| Contiguity {
+            needed: needed.div_ceil(superpage.bytes()),
+            free,
         });
         let saves = |one: &Advice| {
             one.verdict.range().map_or(0.0, |range| saved(range.mid) * one.look.cpus())
@@ -129,10 +181,8 @@ impl Group {
             cpus: sum.known + sum.unknown,
             known_share: sum.known_share(),
             gain,
-            on_base_pages: bytes(|one| one.on_base_pages),
-            on_superpages: bytes(|one| one.on_superpages),
-            extra_bytes: bytes(|one| one.extra_bytes),
-            contiguity: contiguity.flatten(),
+            memory,
+            contiguity,
             remedies_of: best.filter(|_| gain.is_some()).map(|one| one.process.pid),
         };
         (sum.saved[1], group)
@@ -180,6 +230,20 @@ mod tests {
         assert!((sum.range().unwrap().mid - 0.2).abs() < 1e-12);
         sum.add(&Verdict::Unknown(Why::FewSamples), 0.6);
         assert_eq!(sum.range(), None);
+    }
+
+    #[test]
+    fn shared_memory_counts_once_and_private_memory_for_each() {
+        let footprint = |base, huge, extra| Footprint {
+            on_base_pages: ByteSize(base),
+            on_superpages: ByteSize(huge),
+            extra_bytes: ByteSize(extra),
+        };
+        let mut together = Together::default();
+        // Two backends with 10 and 20 of their own see 300 and 200 of one segment.
+        together.add(footprint(310, 1, 5), footprint(300, 0, 4));
+        together.add(footprint(220, 0, 107), footprint(200, 0, 100));
+        assert_eq!(together.all(), footprint(330, 1, 12));
     }
 
     #[test]

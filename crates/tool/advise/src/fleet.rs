@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use services::{Naming, Process};
 use units::ByteSize;
 
-use crate::combine::{Sum, gain, saved};
+use crate::combine::{Footprint, Sum, Together, gain, saved};
 use crate::sampler::PERIOD;
 use crate::verdict::{Range, Verdict, Why};
 
@@ -49,9 +49,11 @@ pub struct NodeDocument {
 struct NodeAdvice {
     process: Process,
     verdict: Verdict,
-    extra_bytes: ByteSize,
-    on_base_pages: ByteSize,
-    on_superpages: ByteSize,
+    #[serde(flatten)]
+    memory: Footprint,
+    /// Missing in documents of earlier versions.
+    #[serde(default)]
+    shared: Footprint,
     look: NodeLook,
 }
 
@@ -173,9 +175,7 @@ pub fn cpus(cpu_seconds: Option<f64>, samples: usize, seconds: f64) -> f64 {
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     sum: Sum,
-    on_base_pages: u64,
-    on_superpages: u64,
-    extra_bytes: u64,
+    memory: Together,
     processes: u32,
     unknown: UnknownProcesses,
 }
@@ -258,12 +258,9 @@ pub struct Service {
     pub spread: Option<Spread>,
     /// CPUs that superpages would save on the nodes whose gain is known.
     pub saved_cpus: Option<Range>,
-    /// Bytes that superpages could hold and do not.
-    pub on_base_pages: ByteSize,
-    /// Bytes on superpages.
-    pub on_superpages: ByteSize,
-    /// Bytes that superpages would add.
-    pub extra_bytes: ByteSize,
+    /// Its memory on all nodes. Shared memory counts once on a node.
+    #[serde(flatten)]
+    pub memory: Footprint,
 }
 
 /// The table.
@@ -298,10 +295,7 @@ impl Fleet {
             let share = services.entry(self.id(&one.process)).or_default();
             share.processes = share.processes.saturating_add(1);
             share.sum.add(&one.verdict, one.look.cpus());
-            let add = |sum: &mut u64, more: ByteSize| *sum = sum.saturating_add(more.bytes());
-            add(&mut share.on_base_pages, one.on_base_pages);
-            add(&mut share.on_superpages, one.on_superpages);
-            add(&mut share.extra_bytes, one.extra_bytes);
+            share.memory.add(one.memory, one.shared);
             match one.verdict {
                 Verdict::Unknown(Why::FewSamples) => share.unknown.few_samples += 1,
                 Verdict::Unknown(Why::Lost) => share.unknown.lost += 1,
@@ -348,7 +342,7 @@ impl Fleet {
         services.sort_by(|a, b| {
             let saved = |one: &Service| one.saved_cpus.map_or(0.0, |range| range.mid);
             let by_saved = saved(b).total_cmp(&saved(a));
-            by_saved.then(b.on_base_pages.cmp(&a.on_base_pages))
+            by_saved.then(b.memory.on_base_pages.cmp(&a.memory.on_base_pages))
         });
         let nodes = self.nodes.len() as u64;
         Merged {
@@ -382,7 +376,7 @@ impl Service {
                 Verdict::Gain(_) => counts.undecided += 1,
                 Verdict::None(_) | Verdict::Unknown(_) => {
                     counts.none += 1;
-                    counts.memory_only += u64::from(share.extra_bytes > 0);
+                    counts.memory_only += u64::from(share.memory.all().extra_bytes > ByteSize(0));
                 }
             }
             if range.mid < 0.0 {
@@ -393,9 +387,8 @@ impl Service {
         losing.sort_by(|a, b| a.0.total_cmp(&b.0));
         let known_cpus: f64 = known.iter().map(|(cpus, _)| cpus).sum();
         let range = expected(&known);
-        let of = |bytes: fn(&Share) -> u64| {
-            ByteSize(nodes.iter().map(|(_, share)| bytes(share)).fold(0, u64::saturating_add))
-        };
+        let memory = nodes.iter().map(|(_, share)| share.memory.all());
+        let memory = memory.fold(Footprint::default(), Footprint::plus);
         Self {
             service: name.to_string(),
             nodes: counts,
@@ -410,9 +403,7 @@ impl Service {
                 let cpus = |gain: f64| saved(gain) * known_cpus;
                 Range { low: cpus(low), mid: cpus(mid), high: cpus(high) }
             }),
-            on_base_pages: of(|share| share.on_base_pages),
-            on_superpages: of(|share| share.on_superpages),
-            extra_bytes: of(|share| share.extra_bytes),
+            memory,
         }
     }
 }
@@ -526,7 +517,7 @@ mod tests {
         let share = (4.0 * saved(0.1) + saved(-0.1)) / 9.0;
         assert!((large.gain.unwrap().mid - gain(share)).abs() < 1e-12);
         assert!((large.saved_cpus.unwrap().mid - 9.0 * share).abs() < 1e-12);
-        assert_eq!(large.on_base_pages, ByteSize(4000));
+        assert_eq!(large.memory.on_base_pages, ByteSize(4000));
         // One node: its own interval.
         let one = merged.services[1].gain.unwrap();
         assert!((one.low - 0.1).abs() < 1e-12 && (one.high - 0.1).abs() < 1e-12, "{one:?}");

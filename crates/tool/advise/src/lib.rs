@@ -24,7 +24,7 @@ mod streams;
 mod verdict;
 
 pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
-pub use combine::{Failed, Group, by_service};
+pub use combine::{Failed, Footprint, Group, by_service};
 pub use damon::Damon;
 pub use fleet::{
     Fleet, Merged, Node, NodeCounts, NodeDocument, Refused, SCHEMA, Service, Spread,

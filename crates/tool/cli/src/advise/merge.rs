@@ -291,8 +291,8 @@ fn row(one: &Service) -> Vec<String> {
     vec![
         service(one),
         count(one.nodes.all),
-        one.on_base_pages.to_string(),
-        format!("+{}", one.extra_bytes),
+        one.memory.on_base_pages.to_string(),
+        format!("+{}", one.memory.extra_bytes),
         one.gain.map_or("unknown".to_string(), words::gain),
         one.saved_cpus.map_or("unknown".to_string(), |range| format!("{:.1}", range.mid + 0.0)),
         count(one.nodes.lose),
@@ -347,9 +347,9 @@ fn sheet(merged: &Merged) -> String {
             one.saved_cpus.map(|range| range.low),
             one.saved_cpus.map(|range| range.mid),
             one.saved_cpus.map(|range| range.high),
-            of(one.on_base_pages.bytes()),
-            of(one.on_superpages.bytes()),
-            of(one.extra_bytes.bytes()),
+            of(one.memory.on_base_pages.bytes()),
+            of(one.memory.on_superpages.bytes()),
+            of(one.memory.extra_bytes.bytes()),
         ];
         text += &csv::line([one.service.as_str()], numbers);
     }

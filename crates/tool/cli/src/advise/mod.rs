@@ -135,7 +135,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         .into_iter()
         .map(|(process, error)| Failed { process: process.clone(), why: error.to_string() })
         .collect();
-    let services = ::advise::by_service(&found);
+    let services = ::advise::by_service(&found, host::Thp::pmd_size_of(&root).ok());
     // One rule for one process and for many: of one process, the service's gain is unknown if the process's is.
     let unknown = services.iter().all(|service| service.gain.is_none());
     if args.json {
@@ -197,7 +197,7 @@ fn look(
             let step = 200.min(total - passed);
             std::thread::sleep(Duration::from_millis(step));
             passed += step;
-            progress.tell(passed, Some(total), || "sampling".to_string());
+            progress.tell(passed / 1000, Some(total / 1000), || "seconds of sampling".to_string());
         }
         progress.clear();
         let join = |look: std::thread::ScopedJoinHandle<'_, _>| {

@@ -173,7 +173,7 @@ fn sum(group: &Group) -> String {
     text += &format!(" ({:.2} CPUs)", group.cpus);
     if matches!(verdict, Verdict::Gain(_)) {
         let contiguity = contiguity(group.contiguity);
-        text += &format!(", {} more memory, {contiguity}", group.extra_bytes);
+        text += &format!(", {} more memory, {contiguity}", group.memory.extra_bytes);
     }
     text
 }
