@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use host::{ReadError, Root, Unknown, process};
 use regex::Regex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::Pid;
 
 /// Which processes are meant.
@@ -26,7 +26,7 @@ pub enum Target {
 }
 
 /// A running process, as it was when it was selected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
     pub pid: Pid,
