@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use host::cgroup::Hierarchy;
 use host::{ReadError, Root, Unknown, process};
 use regex::Regex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::Pid;
 
 /// Which processes are meant.
@@ -27,7 +27,7 @@ pub enum Target {
 }
 
 /// A running process, as it was when it was selected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
     pub pid: Pid,

@@ -339,6 +339,7 @@ mod tests {
             waste: None,
             folios: None,
             scan_seconds: 0.0,
+            longest_hold_seconds: 0.0,
         }
     }
 

@@ -4,6 +4,7 @@
 mod common;
 
 mod advise;
+mod advise_merge;
 mod bad_input;
 mod bench;
 mod bench_frag;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use services::Process;
 use units::{ByteSize, Pid};
 
+use super::history::Point;
 use super::members::{Found, LeftAlone};
 use crate::config::{Cause, Mode};
 use crate::memory::{Coverage, Forbidden, Memory, Survey};
@@ -61,6 +62,8 @@ pub struct Status {
     pub processes: Vec<Kept>,
     /// Processes that a rule means and that get nothing.
     pub left_alone: Vec<LeftAlone>,
+    /// Figures of the managed processes over time, oldest first.
+    pub history: Vec<Point>,
 }
 
 /// A process for which a rule has a design.
