@@ -206,6 +206,8 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
         let text = std::fs::read_to_string(&trace).unwrap();
         // MemoryDenyWriteExecute, RestrictAddressFamilies.
         assert!(!text.contains("PROT_WRITE|PROT_EXEC"));
+        let is_realtime = text.lines().any(|line| line.contains("SCHED_FIFO"));
+        assert!(!is_realtime || values("RestrictRealtime").is_empty());
         for line in text.lines().filter(|line| line.contains(" socket(")) {
             assert!(line.contains("socket(AF_UNIX"), "{line}");
         }

@@ -132,7 +132,7 @@ fn systemd_calls_the_units_exposure_low() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("superpage-manage.service");
     std::fs::write(&file, unit().replace("@prefix@", "/usr")).unwrap();
-    // Since systemd 250. The figure is in tenths; 1.8 by systemd 252.
+    // Since systemd 250. The figure is in tenths; 1.9 by systemd 252.
     let words = ["security", "--offline=true", "--no-pager", "--threshold=20"];
     let output = Command::new("systemd-analyze").args(words).arg(&file).output();
     let text = output.as_ref().map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
