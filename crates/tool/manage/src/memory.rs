@@ -317,7 +317,7 @@ mod tests {
             unit: None,
         };
         let size = |bytes| PageSize::new(bytes).unwrap();
-        AddressSpace { process, superpage: size(2 * MIB), base: size(4096), extents }
+        AddressSpace { process, superpage: size(2 * MIB), base: size(4096), longest_hold: std::time::Duration::ZERO, extents }
     }
 
     #[test]
