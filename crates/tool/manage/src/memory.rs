@@ -317,7 +317,13 @@ mod tests {
             unit: None,
         };
         let size = |bytes| PageSize::new(bytes).unwrap();
-        AddressSpace { process, superpage: size(2 * MIB), base: size(4096), longest_hold: std::time::Duration::ZERO, extents }
+        AddressSpace {
+            process,
+            superpage: size(2 * MIB),
+            base: size(4096),
+            longest_hold: std::time::Duration::ZERO,
+            extents,
+        }
     }
 
     #[test]

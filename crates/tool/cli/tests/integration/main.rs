@@ -24,6 +24,7 @@ mod in_force_harmless;
 mod lab;
 mod legacy;
 mod manage;
+mod manage_service;
 mod map;
 mod measure;
 mod package;

@@ -71,6 +71,7 @@ fn decided(config: &Config, process: &Process, request: impl FnOnce() -> Request
         Outcome::LeaveAlone => "left alone".to_string(),
         Outcome::BadRequest { asked, .. } => format!("bad {asked}"),
         Outcome::UnknownRequest { .. } => "unknown".to_string(),
+        Outcome::UnknownLimits => "unknown limits".to_string(),
         Outcome::Keep(design) => design.name.clone(),
     };
     format!("{what} {line}")
@@ -261,6 +262,22 @@ design = "async-256"
     let all = read("[[rule]]\ncgroup = \"/\"\nleave-alone = true").unwrap();
     for cgroup in ["", "/", "/a/b"] {
         assert_eq!(decided(&all, &process("a", "a", cgroup, 1), never), "left alone 1");
+    }
+}
+
+#[test]
+fn a_process_whose_limits_are_hidden_gets_nothing() {
+    let config = read(
+        "[[rule]]\ncomm = \"a\"\ndesign = \"sync-64\"\n[[rule]]\ncomm = \"b\"\nleave-alone = true\n",
+    )
+    .unwrap();
+    for (name, cgroup, expected) in [
+        ("a", "/../pod2/c", "unknown limits 1"),
+        ("a", "/pod..2/c", "quicksilver-sync-64 1"),
+        ("b", "/../pod2/c", "left alone 4"),
+        ("c", "/../pod2/c", "unmatched 0"),
+    ] {
+        assert_eq!(decided(&config, &process(name, name, cgroup, 1), never), expected);
     }
 }
 

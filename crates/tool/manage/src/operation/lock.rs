@@ -36,7 +36,7 @@ pub enum LockError {
         holder: Option<Pid>,
     },
     /// The file cannot be used.
-    #[error("cannot {doing} the lock {}: {source}; managing needs root", path.display())]
+    #[error("cannot {doing} the lock {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -79,6 +79,14 @@ impl OnlyManager {
 impl Drop for OnlyManager {
     fn drop(&mut self) {
         let _ = self.file.unlock();
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    let is_denied = source.kind() == io::ErrorKind::PermissionDenied;
+    match is_denied && sys::param::effective_user() != 0 {
+        true => "; managing needs root",
+        false => "",
     }
 }
 
