@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Pages;
 use super::document::Document;
-use super::procedure::{Arm, Block, Fault, Purpose, values};
+use super::procedure::{Arm, Block, Fault, Purpose, Stopped, values};
 use crate::stats::{self, Comparison, describe};
 use crate::verdict::{Effect, Verdict, noise_floor, verdict};
 
@@ -24,6 +24,8 @@ pub struct Analysis {
     pub rounds: u32,
     /// Number of rounds that do not count.
     pub dropped_rounds: u32,
+    /// Seconds of all rounds, with their switches.
+    pub round_seconds: f64,
 }
 
 /// Summary of an arm's measured blocks. Medians, unless stated otherwise; unknown is `null`.
@@ -80,12 +82,20 @@ pub fn analyse(document: &Document) -> Analysis {
         let compared = compare(index);
         let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
         // Blocks without the pages of their arm are left out of `values`.
-        let verdict = verdict(&Effect::AsPromised, compared.as_ref(), &margin);
+        let verdict = match document.stopped {
+            Stopped::Dropped => {
+                Verdict::NoData { why: "most rounds had a block that is no evidence".to_string() }
+            }
+            _ => verdict(&Effect::AsPromised, compared.as_ref(), &margin),
+        };
         Judgement { arm: arm.name.clone(), verdict, comparison: compared.ok() }
     };
     let judgements: Vec<_> = document.arms.iter().enumerate().skip(1).map(judge).collect();
     let begun = document.blocks.iter().filter(|block| block.purpose == Purpose::Measured);
     let begun = begun.map(|block| block.round + 1).max().unwrap_or(0);
+    let warm_ups = document.blocks.iter().filter(|block| block.purpose != Purpose::Measured);
+    let warm_up_seconds =
+        warm_ups.map(|block| block.began_seconds + block.seconds).fold(0.0, f64::max);
     let compared = |one: &Judgement| one.comparison.as_ref().map_or(0, |found| found.blocks);
     let rounds = judgements.iter().map(compared).min().unwrap_or(0);
     let found: Vec<&Block> =
@@ -97,6 +107,7 @@ pub fn analyse(document: &Document) -> Analysis {
         noise_floor: floor,
         rounds,
         dropped_rounds: begun.saturating_sub(rounds),
+        round_seconds: document.elapsed_seconds - warm_up_seconds,
     }
 }
 

@@ -281,20 +281,15 @@ impl<'a> Session<'a> {
         Ok(Ran { blocks, stopped, looks, elapsed_seconds })
     }
 
-    /// Leaves the memory in a state: as it was found (`None`), or on superpages.
-    pub fn leave(mut self, pages: Option<Pages>) -> Left {
-        let switched = match pages {
-            Some(pages) => self.switch.switch(pages),
-            None => self.switch.restore(),
-        };
-        // A second attempt would fail in the same way, except if superpages could not be kept.
-        self.is_switched = pages.is_some() && switched.is_err();
-        match switched {
-            Ok(switched) => {
-                let is_kept = pages == Some(Pages::Superpages);
-                let state = if is_kept { LeftAs::Superpages } else { LeftAs::Found };
-                Left { state, switched: Some(switched), reason: None }
-            }
+    /// Leaves the memory as it was found, or on superpages if `keeps`. If they cannot be kept, as it was found.
+    pub fn leave(mut self, keeps: bool) -> Left {
+        if keeps && let Ok(switched) = self.switch.switch(Pages::Superpages) {
+            self.is_switched = false;
+            return Left { state: LeftAs::Superpages, switched: Some(switched), reason: None };
+        }
+        self.is_switched = false;
+        match self.switch.restore() {
+            Ok(switched) => Left { state: LeftAs::Found, switched: Some(switched), reason: None },
             Err(error) => {
                 Left { state: LeftAs::LastBlock, switched: None, reason: Some(error.to_string()) }
             }
