@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use experiment::running::analysis::{Analysis, Summary, analyse};
 use experiment::running::document::Document;
-use experiment::running::html::{BIAS, obstacle, service};
+use experiment::running::html::{bias, obstacle, service};
 use experiment::running::procedure::{Left, LeftAs, Stopped};
 use experiment::verdict::{Terms, Verdict, floor_text};
 use host::Root;
@@ -43,7 +43,8 @@ pub struct RunningArgs {
     #[arg(long, value_enum, value_name = "UNIT", requires = "TargetArgs")]
     metric_per: Option<PerArg>,
 
-    /// Length of a block, in which all memory is on base pages or on superpages.
+    /// Length of a block, in which all memory is on base pages or on superpages; from 0.5 to 1.5 times this, drawn for each
+    /// round.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = block, requires = "TargetArgs")]
     block: Duration,
 
@@ -244,7 +245,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             analysis.rounds + analysis.dropped_rounds
         ));
     }
-    notes.push(BIAS.to_string());
+    notes.push(bias(analysis));
     notes.extend(document.left.as_ref().map(left));
     notes
 }
