@@ -1,7 +1,8 @@
 //! The record of superpages made in a process, from which they are split again.
 //!
 //! One file per process in a directory of root's, named by pid and start time: a line per address, written before the
-//! call that changes it, so that the record of a killed writer has all that it made. `-` takes an address back.
+//! call that changes it, so that the record of a killed writer has all that it made. `-` takes an address back. See
+//! docs/decisions/manage.md#7.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -126,10 +126,11 @@ impl Contention {
         Self { tasks: u32::try_from(tasks).unwrap_or(u32::MAX) }
     }
 
-    /// The time after which work of this CPU time is done.
+    /// The time after which work of this CPU time is done. Work as long as a turn loses its CPU, shorter work with as
+    /// much probability as it is shorter.
     pub fn stretch(self, work: Duration) -> Duration {
         let others = self.tasks - 1;
-        work.saturating_mul(self.tasks).saturating_add(TURN.saturating_mul(others))
+        work.saturating_mul(self.tasks).saturating_add(work.min(TURN).saturating_mul(others))
     }
 }
 
@@ -228,6 +229,8 @@ mod tests {
             assert_eq!(stretched, Duration::from_millis(expected), "{running:?} on {cpus}");
         }
         assert_eq!(Contention::NONE.stretch(work), work);
+        let little = Contention::new(Some(10), 2).stretch(Duration::from_micros(10));
+        assert_eq!(little, Duration::from_micros(90));
         let most = Contention::new(Some(u64::MAX), 1).stretch(work);
         assert!(most > Duration::from_secs(1 << 20), "{most:?}");
     }

@@ -215,9 +215,9 @@ fn text(path: &Path) -> Result<String, Refused> {
 fn table(directory: &Path, files: &Files, merged: &Merged, top: usize) -> String {
     let count = |number: u64| format::count(number as f64);
     let mut text = format!(
-        "{} nodes, {} files of {}",
-        count(merged.nodes),
-        count(files.read),
+        "{}, {} of {}",
+        some(merged.nodes, "node"),
+        some(files.read, "file"),
         format::escaped(&directory.display().to_string())
     );
     if merged.replaced > 0 {
@@ -228,7 +228,7 @@ fn table(directory: &Path, files: &Files, merged: &Merged, top: usize) -> String
         let kinds =
             files.unusable.iter().map(|one| format!("{} {}", count(one.files), kind(one.kind)));
         let kinds: Vec<String> = kinds.collect();
-        text += &format!("{} files not used: {}\n", count(files.refused()), kinds.join(", "));
+        text += &format!("{} not used: {}\n", some(files.refused(), "file"), kinds.join(", "));
         for one in files.named.iter().take(SHOWN) {
             text += &format!("  {}: {}\n", format::name(&one.file, 60), format::escaped(&one.why));
         }
@@ -266,6 +266,12 @@ fn table(directory: &Path, files: &Files, merged: &Merged, top: usize) -> String
             &format!("{left_out} processes were not sampled: each node samples the largest 16\n");
     }
     text
+}
+
+/// A number of things.
+fn some(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", format::count(number as f64))
 }
 
 fn service(one: &Service) -> String {

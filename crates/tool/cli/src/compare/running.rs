@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use experiment::running::analysis::{Analysis, Summary, analyse};
 use experiment::running::document::Document;
-use experiment::running::html::{BIAS, obstacle, service};
+use experiment::running::html::{bias, obstacle, service};
 use experiment::running::procedure::{Left, LeftAs, Stopped};
-use experiment::verdict::{Terms, floor_text};
+use experiment::verdict::{Terms, Verdict, floor_text};
 use host::Root;
 use operations::running::{self, KeepIf, PerArg, Request};
 use report::format as words;
@@ -43,7 +43,8 @@ pub struct RunningArgs {
     #[arg(long, value_enum, value_name = "UNIT", requires = "TargetArgs")]
     metric_per: Option<PerArg>,
 
-    /// Length of a block, in which all memory is on base pages or on superpages.
+    /// Length of a block, in which all memory is on base pages or on superpages; from 0.5 to 1.5 times this, drawn for each
+    /// round.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = block, requires = "TargetArgs")]
     block: Duration,
 
@@ -229,6 +230,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     if let Some(floor) = analysis.noise_floor {
         notes.push(floor_text(floor));
     }
+    notes.extend(to_decide(document, analysis));
     let mut discarded: Vec<(u32, String)> = Vec::new();
     for arm in &analysis.arms {
         let told =
@@ -243,7 +245,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             analysis.rounds + analysis.dropped_rounds
         ));
     }
-    notes.push(BIAS.to_string());
+    notes.push(bias(analysis));
     notes.extend(document.left.as_ref().map(left));
     notes
 }
@@ -268,4 +270,20 @@ fn left(left: &Left) -> String {
             format!("the memory is left as the last block had it: {}", words::name(reason, 160))
         }
     }
+}
+
+/// Suggests the flags that would decide an open verdict.
+fn to_decide(document: &Document, analysis: &Analysis) -> Option<String> {
+    let more = analysis.judgements.iter().filter_map(|one| match one.verdict {
+        Verdict::Undecided { more_runs, .. } => Some(more_runs),
+        _ => None,
+    });
+    let (more, begun) = (more.max()?, analysis.rounds + analysis.dropped_rounds);
+    let blocks = (2 * analysis.rounds + more).max(document.settings.rule.max_runs);
+    let seconds = f64::from(more) / 2.0 * analysis.round_seconds / f64::from(begun.max(1));
+    let minutes = ((analysis.round_seconds + seconds) * 1.2 / 60.0).ceil();
+    Some(format!(
+        "to decide open verdicts, about {} more is needed: --max-runs {blocks} --max-time {minutes}m",
+        words::seconds(seconds)
+    ))
 }

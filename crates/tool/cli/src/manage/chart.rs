@@ -64,14 +64,14 @@ pub fn svg(points: &[Point]) -> String {
     for (index, chart) in charts.iter().enumerate() {
         let y = TOP + APART * index as f64;
         parts.push(text(LEFT, y - 10.0, "heading", &chart.heading));
-        parts.push(drawn(chart, points, &across, per).with("y", y));
+        parts.push(drawn(chart, points, &across, (y, per)));
     }
     let height = TOP + APART * charts.len() as f64;
     parts.push(text(LEFT, height - 14.0, "note", unit));
     file(picture(WIDTH, height, &title, SHEET, parts))
 }
 
-fn drawn(chart: &Chart, points: &[Point], across: &Axis, per: f64) -> Element {
+fn drawn(chart: &Chart, points: &[Point], across: &Axis, (y, per): (f64, f64)) -> Element {
     let line = |(class, values): &(&'static str, Vec<f64>)| {
         let place = |(point, value): (&Point, &f64)| {
             let x = across.place(point.seconds / per) * PLOT;
@@ -79,7 +79,7 @@ fn drawn(chart: &Chart, points: &[Point], across: &Axis, per: f64) -> Element {
         };
         el("path").class(*class).with("d", polyline(points.iter().zip(values).map(place)))
     };
-    plot(LEFT, 0.0, PLOT, HEIGHT)
+    plot(LEFT, y, PLOT, HEIGHT)
         .all(chart.axis.up(HEIGHT))
         .all(across.across(HEIGHT, 8))
         .all(chart.lines.iter().map(line))

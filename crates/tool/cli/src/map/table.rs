@@ -416,6 +416,23 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_excess_of_the_budget_is_told() {
+        let with = |smaps| ProcessMap { smaps, ..super::super::picture::tests::large(1) };
+        let read = |longest, over_budget| {
+            with(SmapsState::Read { estimated: 0.006, longest, budget: 0.05, over_budget })
+        };
+        assert_eq!(over_budget(&[read(0.049, false)]), None);
+        let text = over_budget(&[read(0.01, false), read(0.07, true)]).unwrap();
+        assert!(text.contains("held its lock for up to 70.00 ms, over --budget"), "{text}");
+        let dear = with(SmapsState::TooDear { estimated: 0.0702, budget: 0.05 });
+        let text = over_budget(&[read(0.07, true), dear]).unwrap();
+        assert!(
+            text.contains("would hold its lock for about 70 ms; --budget 71ms allows"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn estimates_have_few_digits() {
         let texts = [0.0, 0.00321, 0.0301, 1.5].map(about);
         assert_eq!(texts, ["less than 0.1 ms", "about 3.2 ms", "about 30 ms", "about 1500 ms"]);

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::Pages;
 use super::document::Document;
-use super::procedure::{Arm, Block, Fault, Purpose, values};
-use crate::stats::{self, Comparison, describe};
+use super::procedure::{Arm, Block, Fault, Purpose, Stopped, values};
+use crate::stats::{self, Better, Comparison, describe};
 use crate::verdict::{Effect, Verdict, noise_floor, verdict};
 
 /// Result of a comparison.
@@ -24,6 +24,11 @@ pub struct Analysis {
     pub rounds: u32,
     /// Number of rounds that do not count.
     pub dropped_rounds: u32,
+    /// Ratio of the base pages of an arm, which come from splits, to base pages as they were found: above 1 if the arm's
+    /// are better. `null` if the memory was not found on base pages, or has no figure.
+    pub split_over_found: Option<f64>,
+    /// Seconds of all rounds, with their switches.
+    pub round_seconds: f64,
 }
 
 /// Summary of an arm's measured blocks. Medians, unless stated otherwise; unknown is `null`.
@@ -80,24 +85,49 @@ pub fn analyse(document: &Document) -> Analysis {
         let compared = compare(index);
         let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
         // Blocks without the pages of their arm are left out of `values`.
-        let verdict = verdict(&Effect::AsPromised, compared.as_ref(), &margin);
+        let verdict = match document.stopped {
+            Stopped::Dropped => {
+                Verdict::NoData { why: "most rounds had a block that is no evidence".to_string() }
+            }
+            _ => verdict(&Effect::AsPromised, compared.as_ref(), &margin),
+        };
         Judgement { arm: arm.name.clone(), verdict, comparison: compared.ok() }
     };
     let judgements: Vec<_> = document.arms.iter().enumerate().skip(1).map(judge).collect();
     let begun = document.blocks.iter().filter(|block| block.purpose == Purpose::Measured);
     let begun = begun.map(|block| block.round + 1).max().unwrap_or(0);
+    let warm_ups = document.blocks.iter().filter(|block| block.purpose != Purpose::Measured);
+    let warm_up_seconds =
+        warm_ups.map(|block| block.began_seconds + block.seconds).fold(0.0, f64::max);
     let compared = |one: &Judgement| one.comparison.as_ref().map_or(0, |found| found.blocks);
     let rounds = judgements.iter().map(compared).min().unwrap_or(0);
     let found: Vec<&Block> =
         document.blocks.iter().filter(|block| block.purpose == Purpose::AsFound).collect();
+    let as_found = (!found.is_empty()).then(|| Summary::new("as found", &found, &[], Vec::new()));
+    let arms: Vec<_> = document.arms.iter().enumerate().map(|arm| summary(document, arm)).collect();
     Analysis {
-        as_found: (!found.is_empty()).then(|| Summary::new("as found", &found, &[], Vec::new())),
-        arms: document.arms.iter().enumerate().map(|arm| summary(document, arm)).collect(),
+        split_over_found: as_found
+            .as_ref()
+            .and_then(|found| split_over_found(document, found, &arms)),
+        as_found,
+        arms,
         judgements,
         noise_floor: floor,
         rounds,
         dropped_rounds: begun.saturating_sub(rounds),
+        round_seconds: document.elapsed_seconds - warm_up_seconds,
     }
+}
+
+fn split_over_found(document: &Document, found: &Summary, arms: &[Summary]) -> Option<f64> {
+    let is_base = found.coverage? <= document.settings.bounds.base_at_most;
+    let base = document.arms.iter().position(|arm| arm.pages == Pages::Base)?;
+    let (split, found) = (arms[base].value?, found.value?);
+    let ratio = match document.metric.better {
+        Better::Higher => split / found,
+        Better::Lower => found / split,
+    };
+    is_base.then_some(ratio)
 }
 
 fn summary(document: &Document, (index, arm): (usize, &Arm)) -> Summary {

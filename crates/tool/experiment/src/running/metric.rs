@@ -275,4 +275,19 @@ nan_value NaN
         assert!(check_regex("ops: ([0-9]+)").is_ok());
         assert!(check_regex("(").unwrap_err().contains("not valid"));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_page_and_any_series_is_read_or_refused_in_one_line(
+            page in "(([a-z_:{}=\"\\\\, #\u{e9}0-9.]{0,20})\n){0,6}",
+            series in "[a-z_{}=\"\\\\,\u{e9}0-9]{0,12}",
+        ) {
+            for series in [Series::parse(&series), Series::parse("a")] {
+                let found = series.and_then(|series| series.find(&page));
+                if let Err(why) = found {
+                    assert_eq!(why.lines().count(), 1, "{why}");
+                }
+            }
+        }
+    }
 }

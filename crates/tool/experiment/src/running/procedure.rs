@@ -11,10 +11,14 @@ use serde::{Deserialize, Serialize};
 use super::{Clock, Coverage, Meter, Pages, Switch, SwitchError, Switched};
 use crate::procedure::precision;
 use crate::schedule::{Schedule, Slot};
+use crate::stats::random::{Random, Stream};
 use crate::stats::stopping::{self, End, Looks, Next, Progress, Rule, Time};
 use crate::stats::{self, Better};
 use crate::verdict::Margin;
 
+/// Blocks on the memory as it was found, for each warm-up block of an arm. They cannot be interleaved with others: what
+/// was split is not scattered again.
+const AS_FOUND_PER_WARM_UP: u32 = 4;
 /// Number of dropped rounds that is never too many.
 const FEW_DROPPED: u32 = 2;
 
@@ -34,14 +38,15 @@ pub struct Arm {
 pub struct Settings {
     /// Seed of the order of blocks.
     pub seed: u64,
-    /// Blocks of each arm, and of the memory as it was found, before the measured ones.
+    /// Blocks of each arm before the measured ones. Four times as many are made of the memory as it was found.
     pub warm_ups: u32,
     /// The stopping rule; a run is a block.
     pub rule: Rule,
     /// Time limit in seconds for all measured blocks together.
     #[serde(deserialize_with = "units::elapsed")]
     pub max_seconds: f64,
-    /// Duration of a block in seconds, without the metric's own.
+    /// Mean duration of a block in seconds, without the metric's own. The blocks of a round have 0.5 to 1.5 times this, so
+    /// that no load is periodic with the rounds.
     #[serde(deserialize_with = "units::seconds")]
     pub block_seconds: f64,
     /// Seconds between a switch and the block.
@@ -267,6 +272,7 @@ impl<'a> Session<'a> {
             better,
             margin,
             began,
+            block_seconds: settings.block_seconds,
             blocks: Vec::new(),
             looks: Looks::default(),
         };
@@ -281,20 +287,15 @@ impl<'a> Session<'a> {
         Ok(Ran { blocks, stopped, looks, elapsed_seconds })
     }
 
-    /// Leaves the memory in a state: as it was found (`None`), or on superpages.
-    pub fn leave(mut self, pages: Option<Pages>) -> Left {
-        let switched = match pages {
-            Some(pages) => self.switch.switch(pages),
-            None => self.switch.restore(),
-        };
-        // A second attempt would fail in the same way, except if superpages could not be kept.
-        self.is_switched = pages.is_some() && switched.is_err();
-        match switched {
-            Ok(switched) => {
-                let is_kept = pages == Some(Pages::Superpages);
-                let state = if is_kept { LeftAs::Superpages } else { LeftAs::Found };
-                Left { state, switched: Some(switched), reason: None }
-            }
+    /// Leaves the memory as it was found, or on superpages if `keeps`. If they cannot be kept, as it was found.
+    pub fn leave(mut self, keeps: bool) -> Left {
+        if keeps && let Ok(switched) = self.switch.switch(Pages::Superpages) {
+            self.is_switched = false;
+            return Left { state: LeftAs::Superpages, switched: Some(switched), reason: None };
+        }
+        self.is_switched = false;
+        match self.switch.restore() {
+            Ok(switched) => Left { state: LeftAs::Found, switched: Some(switched), reason: None },
             Err(error) => {
                 Left { state: LeftAs::LastBlock, switched: None, reason: Some(error.to_string()) }
             }
@@ -332,6 +333,8 @@ struct Running<'s, 'a, 'b> {
     better: Better,
     margin: &'b Margin,
     began: Duration,
+    /// Length of the blocks of this round.
+    block_seconds: f64,
     blocks: Vec<Block>,
     looks: Looks,
 }
@@ -339,7 +342,7 @@ struct Running<'s, 'a, 'b> {
 impl Running<'_, '_, '_> {
     fn all(&mut self, observe: &mut dyn FnMut(Event)) -> Result<Stopped, Halt> {
         let (arms, settings) = (self.arms, self.settings);
-        for round in 0..settings.warm_ups {
+        for round in 0..AS_FOUND_PER_WARM_UP * settings.warm_ups {
             self.block(None, Purpose::AsFound, (round, 0), observe)?;
         }
         for round in 0..settings.warm_ups {
@@ -350,10 +353,13 @@ impl Running<'_, '_, '_> {
         let rule = &settings.rule;
         let from = self.clock.now();
         let mut schedule = Schedule::new(arms.len() as u32, settings.seed);
+        let mut random = Random::new(settings.seed, Stream::Padding);
         let (mut begun, mut dropped) = (0, 0);
         loop {
             let length = schedule.block_len();
             let slots: Vec<Slot> = schedule.by_ref().take(length).collect();
+            let share = f64::from(random.below(1 << 16)) / f64::from(1 << 16);
+            self.block_seconds = settings.block_seconds * (0.5 + share);
             let mut is_whole = true;
             for slot in slots {
                 let arm = &arms[slot.arm as usize];
@@ -433,7 +439,7 @@ impl Running<'_, '_, '_> {
         });
         if !is_given_up {
             let measured = self.meter.begin().and_then(|()| {
-                let is_done = self.clock.wait(Duration::from_secs_f64(settings.block_seconds));
+                let is_done = self.clock.wait(Duration::from_secs_f64(self.block_seconds));
                 is_done.then(|| self.meter.end()).transpose()
             });
             block.seconds = self.clock.now().saturating_sub(began).as_secs_f64();

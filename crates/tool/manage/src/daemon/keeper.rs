@@ -1,4 +1,5 @@
-//! Limits of a rule's executor, and the ledger of what all executors made.
+//! Limits of a rule's executor, and the ledger of what all executors made. See
+//! docs/decisions/manage.md#8.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;

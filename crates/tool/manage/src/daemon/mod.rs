@@ -2,7 +2,7 @@
 //!
 //! Each rule that has processes has a thread of `live`, which asks the design's policy and makes superpages; the
 //! [`keeper`] limits it and records what it made. This thread finds processes ([`members`]), gives superpages back when
-//! memory is short ([`give_back`]), and says what is in force ([`status`]). See docs/decisions/manage.md.
+//! memory is short ([`give_back`]), and says what is in force ([`status`]). See docs/decisions/manage.md#8.
 
 mod give_back;
 mod history;

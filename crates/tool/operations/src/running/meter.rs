@@ -448,4 +448,16 @@ mod tests {
             assert!(why.contains(part), "{why}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_answer_is_read_or_refused_in_one_line(
+            head in "(HTTP/1.[01] (200|404)[ -~]{0,9}\r\n)?([A-Za-z-]{0,16}:[ -~]{0,9}\r\n){0,3}(\r\n)?",
+            rest: Vec<u8>,
+        ) {
+            if let Err(why) = body(&[head.as_bytes(), &rest].concat()) {
+                assert_eq!(why.lines().count(), 1, "{why}");
+            }
+        }
+    }
 }

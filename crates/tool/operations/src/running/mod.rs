@@ -28,7 +28,7 @@ pub use switch::{Memories, Plan};
 use crate::Failure;
 use crate::compare::RuleArgs;
 use crate::jobs::arms;
-use crate::reporter::{Progress, say};
+use crate::reporter::Progress;
 use crate::signals::{self, Interrupting};
 use meter::Reader;
 
@@ -318,11 +318,10 @@ impl Request {
         let ran = session.run(&mut reader, &mut clock, &arms, &settings, question, observe);
         progress.clear();
         let mut document = Box::new(Document::new(subject, ran.map_err(failure)?));
-        let is_kept = self.keep_if == Some(KeepIf::Faster) && is_faster(&document);
-        document.left = Some(session.leave(is_kept.then_some(Pages::Superpages)));
-        if document.stopped == Stopped::Interrupted && interrupting.received().is_none() {
-            say("interrupted");
-        }
+        // A service that was interrupted in this, or lost a process, is left as it was found.
+        let is_whole = !matches!(document.stopped, Stopped::Interrupted | Stopped::Ended { .. });
+        let is_kept = is_whole && self.keep_if == Some(KeepIf::Faster) && is_faster(&document);
+        document.left = Some(session.leave(is_kept));
         Ok(Compared { document, signal: interrupting.received() })
     }
 }

@@ -165,8 +165,13 @@ impl Switch for Memories {
         let mut failed = None;
         for one in &mut self.all {
             match one.restore(&self.dir, deadline, &mut switched) {
+                Ok(()) => {}
                 // Nothing is left of it to restore.
-                Ok(()) | Err(SwitchError::Ended(_)) => {}
+                Err(SwitchError::Ended(_)) => {
+                    let record = Record::open(&self.dir, &one.memory.process);
+                    let kept = record.and_then(|record| record.keep(&[]));
+                    failed = failed.or(kept.err().map(SwitchError::Cannot));
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -227,6 +232,11 @@ impl One {
         if skipped.contains_key(&Skip::Denied) {
             return Err(SwitchError::Cannot(DENIED.to_string()));
         }
+        // What was on superpages before is not ours to split later.
+        let record = Record::open(dir, &self.memory.process).map_err(SwitchError::Cannot)?;
+        let is_ours = |start: &u64| !self.found.contains(start) || self.recorded.contains(start);
+        let ours: Vec<u64> = record.starts().filter(is_ours).collect();
+        record.keep(&ours).map_err(SwitchError::Cannot)?;
         let found = &self.found;
         self.made.extend(starts.into_iter().filter(|start| !found.contains(start)));
         switched.made += made;
@@ -275,10 +285,7 @@ impl One {
             self.found.contains(&block.start) && block.pages.huge == 0 && is_wanted(block)
         });
         let lost: Vec<Block> = lost.copied().collect();
-        self.collapse(dir, &survey, &lost, deadline, &|| true, switched)?;
-        // What was on superpages before is not ours to split later.
-        let record = Record::open(dir, &self.memory.process).map_err(SwitchError::Cannot)?;
-        record.keep(&self.recorded).map_err(SwitchError::Cannot)
+        self.collapse(dir, &survey, &lost, deadline, &|| true, switched)
     }
 }
 
