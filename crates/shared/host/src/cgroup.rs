@@ -1,5 +1,7 @@
 //! Memory headroom of a process in its cgroups, of version 1 or 2.
 
+use std::sync::OnceLock;
+
 use units::{ByteSize, Pid};
 
 use crate::{ReadError, Root};
@@ -54,6 +56,95 @@ impl MemoryStat {
     }
 }
 
+/// A hierarchy of cgroups with the memory controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Version 2.
+    V2,
+    /// That of version 1's memory controller.
+    Memory,
+}
+
+impl Hierarchy {
+    /// Its mount point.
+    pub fn mount(self) -> &'static str {
+        match self {
+            Self::V2 => "/sys/fs/cgroup",
+            Self::Memory => "/sys/fs/cgroup/memory",
+        }
+    }
+
+    /// The path below the mount point of a path in `/proc/PID/cgroup`. Within a cgroup namespace
+    /// (cgroup_namespaces(7)) the kernel prints paths of groups outside it relative to its root: `/../other`. They are
+    /// found if the mount point shows the whole hierarchy; `None`: it does not. See docs/decisions/manage.md#6.
+    pub fn below_mount(self, root: &Root, path: &str) -> Option<String> {
+        let is_outside = |path: &str| path.split('/').any(|part| part == "..");
+        if !is_outside(path) {
+            return Some(path.to_string());
+        }
+        // A process stays in its cgroup, so its directory is searched for once.
+        static OWN: [OnceLock<Option<String>>; 2] = [OnceLock::new(), OnceLock::new()];
+        let own = match root.is_real() {
+            true => OWN[self as usize].get_or_init(|| self.own_directory(root)).clone(),
+            false => self.own_directory(root),
+        };
+        // This process is at the root of its namespace, or below that.
+        let own = own?;
+        let visible = self.own_path(root)?;
+        let namespace = own.strip_suffix(visible.trim_end_matches('/'))?;
+        let mut parts: Vec<&str> = namespace.split('/').filter(|part| !part.is_empty()).collect();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            match part {
+                ".." => drop(parts.pop()?),
+                part => parts.push(part),
+            }
+        }
+        Some(format!("/{}", parts.join("/")))
+    }
+
+    /// The path of this process's cgroup, as `/proc/self/cgroup` prints it.
+    fn own_path(self, root: &Root) -> Option<String> {
+        let text = root.read("/proc/self/cgroup").ok()?;
+        let path = text.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let is_it = match self {
+                Self::V2 => controllers.is_empty(),
+                Self::Memory => controllers.split(',').any(|one| one == "memory"),
+            };
+            is_it.then(|| path.to_string())
+        })?;
+        (!path.contains("..")).then_some(path)
+    }
+
+    /// The directory below the mount point whose `cgroup.procs` has this process.
+    fn own_directory(self, root: &Root) -> Option<String> {
+        let own = sys::param::own_pid().to_string();
+        let mut pending = vec![String::new()];
+        let mut seen = 0;
+        while let Some(path) = pending.pop() {
+            seen += 1;
+            if seen > MAX_GROUPS {
+                return None;
+            }
+            let directory = format!("{}{path}", self.mount());
+            let processes = root.read(&format!("{directory}/cgroup.procs")).unwrap_or_default();
+            if processes.lines().any(|line| line == own) {
+                return Some(path);
+            }
+            let entries = std::fs::read_dir(root.path(&directory)).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            pending.extend(
+                below.map(|entry| format!("{path}/{}", entry.file_name().to_string_lossy())),
+            );
+        }
+        None
+    }
+}
+
+/// Maximum number of cgroups that are searched for this process.
+const MAX_GROUPS: usize = 100_000;
+
 /// A group in the directory `path`; `v1` selects the file names of version 1.
 struct Group {
     path: String,
@@ -66,23 +157,25 @@ fn min_headroom(
     reclaimable: impl Fn(&Group) -> u64,
 ) -> Option<ByteSize> {
     let groups = root.read(groups).ok()?;
-    let groups = groups.lines().flat_map(Group::all_of);
+    let groups = groups.lines().flat_map(|line| Group::all_of(root, line));
     groups.filter_map(|group| group.headroom(root, &reclaimable)).min().map(ByteSize)
 }
 
 impl Group {
     /// The groups of a line of `/proc/self/cgroup`, `0::/path` (v2) or `4:memory:/path` (v1), and their
     /// ancestors.
-    fn all_of(line: &str) -> Vec<Self> {
+    fn all_of(root: &Root, line: &str) -> Vec<Self> {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
             return Vec::new();
         };
-        let (top, v1) = match controllers {
-            "" => ("/sys/fs/cgroup", false),
-            list if list.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", true),
+        let hierarchy = match controllers {
+            "" => Hierarchy::V2,
+            list if list.split(',').any(|one| one == "memory") => Hierarchy::Memory,
             _ => return Vec::new(),
         };
+        let Some(path) = hierarchy.below_mount(root, path) else { return Vec::new() };
+        let (top, v1) = (hierarchy.mount(), hierarchy == Hierarchy::Memory);
         let path = path.trim_end_matches('/');
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         ends.map(|end| Self { path: format!("{top}{}", &path[..end]), v1 }).collect()
@@ -133,6 +226,44 @@ mod tests {
         }
         let root = Root::at(dir.path());
         (dir, root)
+    }
+
+    #[test]
+    fn a_group_outside_the_cgroup_namespace_is_found_below_the_mount_of_all() {
+        let own = sys::param::own_pid().to_string();
+        let files = [
+            ("proc/self/cgroup", "0::/\n"),
+            ("proc/7/cgroup", "0::/../../besteffort/pod2/c\n"),
+            ("sys/fs/cgroup/cgroup.procs", "1\n"),
+            ("sys/fs/cgroup/kubepods/burstable/pod1/cgroup.procs", ""),
+            ("sys/fs/cgroup/kubepods/burstable/pod1/manage/cgroup.procs", &own),
+            ("sys/fs/cgroup/kubepods/burstable/besteffort/pod2/c/memory.max", "max\n"),
+            ("sys/fs/cgroup/kubepods/burstable/besteffort/pod2/memory.max", "5000\n"),
+            ("sys/fs/cgroup/kubepods/burstable/besteffort/pod2/memory.current", "1000\n"),
+        ];
+        let (dir, whole) = root(&files);
+        assert_eq!(memory_available_of(&whole, Pid(7)), Some(ByteSize(4000)));
+        let below = |path: &str| Hierarchy::V2.below_mount(&whole, path);
+        assert_eq!(below("/../x").as_deref(), Some("/kubepods/burstable/pod1/x"));
+        assert_eq!(below("/../../../../init").as_deref(), Some("/init"));
+        assert_eq!(below("/a/b").as_deref(), Some("/a/b"));
+        // Above the root of all, nothing is.
+        assert_eq!(below("/../../../../../etc"), None);
+        // In a group below the namespace's root.
+        let file = dir.path().join("proc/self/cgroup");
+        std::fs::write(&file, "0::/manage\n").unwrap();
+        assert_eq!(below("/../x").as_deref(), Some("/kubepods/burstable/x"));
+        // A mount that shows the namespace alone does not lead anywhere else.
+        let (_dir, own_only) = root(&[
+            ("proc/self/cgroup", "0::/\n"),
+            ("proc/7/cgroup", "0::/../../outside\n"),
+            ("sys/fs/cgroup/cgroup.procs", &own),
+            ("sys/outside/memory.max", "5000\n"),
+            ("sys/outside/memory.current", "1000\n"),
+            ("outside/memory.max", "5000\n"),
+            ("sys/fs/outside/memory.max", "5000\n"),
+        ]);
+        assert_eq!(memory_available_of(&own_only, Pid(7)), None);
     }
 
     #[test]

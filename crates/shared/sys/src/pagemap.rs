@@ -4,8 +4,8 @@ use std::fs::File;
 use std::ops::BitOr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use units::Pid;
@@ -86,11 +86,17 @@ pub struct PageRegion {
 pub struct Pagemap {
     file: File,
     pid: Pid,
+    /// Bytes of pages of the next call: [`next_slice`].
+    slice: AtomicU64,
 }
 
 /// Maximum bytes walked per call, during which the kernel holds the mmap lock. 64 MB of base pages take about 0.3 ms
 /// (docs/sources/kernel_facts.md 2), a short delay for a page fault.
 const STRIDE: u64 = 64 << 20;
+/// Minimum bytes walked per call: below, the call itself takes more time than the walk.
+const LEAST_SLICE: u64 = 4 << 20;
+/// A call that takes longer halves the next one; one that takes less than half of this doubles it.
+const SLOW: Duration = Duration::from_micros(400);
 /// Maximum bytes walked per call where page tables are missing: reservations of terabytes (Go, the shadow of
 /// AddressSanitizer) take 0.3 s in strides of 64 MiB. After a call that found nothing within `QUICK`, the next one walks
 /// twice as far; `max_pages` still ends a call after `STRIDE` of matching pages.
@@ -106,7 +112,7 @@ impl Pagemap {
     pub fn open(pid: Pid) -> Result<Self, SysError> {
         let path = format!("/proc/{pid}/pagemap");
         let file = File::open(&path).map_err(|error| SysError::new("open", path, error))?;
-        Ok(Self { file, pid })
+        Ok(Self { file, pid, slice: AtomicU64::new(STRIDE) })
     }
 
     /// `int ioctl(int pagemap_fd, PAGEMAP_SCAN, struct pm_scan_arg *)`: appends to `out` every region of `start..end`
@@ -178,7 +184,8 @@ impl Pagemap {
     ) -> Result<(), SysError> {
         let shown = wanted | also | Categories::PRESENT | Categories::PFNZERO | Categories::HUGE;
         let page = crate::param::page_size().bytes();
-        let (mut from, mut stride) = (start, STRIDE);
+        let mut slice = self.slice.load(Relaxed);
+        let (mut from, mut stride) = (start, slice);
         while from < end {
             let to = end.min(from.saturating_add(stride));
             // The kernel allocates a buffer for `vec_len` regions, so keep it small for a small range.
@@ -196,7 +203,7 @@ impl Pagemap {
                 end: to,
                 vec: out.spare_capacity_mut().as_mut_ptr() as u64,
                 vec_len: most as u64,
-                max_pages: STRIDE / page,
+                max_pages: slice / page,
                 category_anyof_mask: wanted.0,
                 return_mask: (shown | guards).0,
                 ..ScanArgument::default()
@@ -218,9 +225,10 @@ impl Pagemap {
                 }
             };
             let took = began.elapsed();
+            slice = next_slice(slice, took);
             stride = match found == 0 && took < QUICK {
                 true => MAX_STRIDE.min(stride.saturating_mul(2)),
-                false => STRIDE,
+                false => slice,
             };
             // SAFETY: the kernel initialized `found` regions, at most `vec_len`.
             unsafe { out.set_len(before + found) };
@@ -231,7 +239,18 @@ impl Pagemap {
             }
             from = argument.walk_end;
         }
+        self.slice.store(slice, Relaxed);
         Ok(())
+    }
+}
+
+/// Bytes of pages of the next call, after one of `slice` bytes that took this long: a slow machine, cold page tables and
+/// scattered pages take several times longer than the 0.3 ms of [`STRIDE`].
+fn next_slice(slice: u64, took: Duration) -> u64 {
+    match () {
+        () if took > SLOW => LEAST_SLICE.max(slice / 2),
+        () if took < SLOW / 2 => STRIDE.min(slice * 2),
+        () => slice,
     }
 }
 
@@ -357,6 +376,17 @@ fn join(regions: &mut Vec<PageRegion>, first: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_calls_make_short_slices_and_fast_ones_long_ones() {
+        let after = |slice, micros| next_slice(slice, Duration::from_micros(micros));
+        assert_eq!(
+            [after(STRIDE, 401), after(STRIDE, 399), after(STRIDE, 1)],
+            [STRIDE / 2, STRIDE, STRIDE]
+        );
+        assert_eq!([after(16 << 20, 300), after(16 << 20, 199)], [16 << 20, 32 << 20]);
+        assert_eq!([after(LEAST_SLICE, 5000), after(6 << 20, 5000)], [LEAST_SLICE; 2]);
+    }
     use crate::mem::{Advice, Backing, Mapping};
 
     fn scan(mapping: &Mapping, wanted: Categories) -> Option<Vec<PageRegion>> {

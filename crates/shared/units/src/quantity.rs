@@ -143,6 +143,8 @@ quantities! {
     proportion "0 to 1e20" 0.0..=1e20;
     /// A difference of two shares.
     share_more_or_less "-1 to 1" -1.0..=1.0;
+    /// A change of speed as a share of the speed: 0.1 is 10 % faster.
+    gain "a gain from -0.99 to 1e6" -0.99..=1e6;
     /// A positive ratio.
     ratio "a ratio of more than 0, up to 1e20" f64::MIN_POSITIVE..=1e20;
     /// A figure of merit measured by a program, in the program's unit.

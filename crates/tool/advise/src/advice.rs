@@ -5,17 +5,20 @@
 use std::time::Duration;
 
 use host::coverage::MappingKind;
+use host::process::Sharing;
 use host::{FreeContiguity, Pmu, Root, process};
 use serde::Serialize;
-use services::{AddressSpace, Process, SpaceError};
+use services::{AddressSpace, Extent, Process, SpaceError};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::code::Code;
+use crate::combine::Footprint;
 use crate::damon::Damon;
+use crate::fleet::cpus;
 use crate::memory::is_eligible;
 use crate::model::{Costs, Estimate};
 use crate::peek::{Peek, Running};
-use crate::remedy::{Allocator, Facts, Remedy, remedies};
+use crate::remedy::{Remedy, remedies_of};
 use crate::replay::{Replay, Window};
 use crate::sampler::{PERIOD, SampleError, Sampled, Sampler};
 use crate::verdict::{Accesses, Verdict};
@@ -54,6 +57,8 @@ pub struct Advice {
     pub on_base_pages: ByteSize,
     /// Bytes of the process on superpages.
     pub on_superpages: ByteSize,
+    /// The part of these three that is shared memory, which other processes may have too.
+    pub shared: Footprint,
     /// Free memory in blocks of a superpage; `None`: unknown.
     pub contiguity: Option<Contiguity>,
     /// Regions with a gain, by gain per byte, the best first.
@@ -139,6 +144,24 @@ pub struct Look {
     pub has_pmu: bool,
 }
 
+impl Advice {
+    /// The process's memory.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            on_base_pages: self.on_base_pages,
+            on_superpages: self.on_superpages,
+            extra_bytes: self.extra_bytes,
+        }
+    }
+}
+
+impl Look {
+    /// CPUs that the process used; of a process that ended, those of its samples.
+    pub fn cpus(&self) -> f64 {
+        cpus(self.cpu_seconds, self.samples, self.seconds)
+    }
+}
+
 /// Looks at a process for `time`; `goes_on` ends the look by returning false. `prices` are those of this machine.
 ///
 /// # Errors
@@ -174,10 +197,23 @@ pub fn advise(
         ByteSize(regions.iter().map(|region| bytes(region).bytes()).sum())
     };
     let extra_bytes = sum(|region| region.extra_bytes);
+    let of_shared = |bytes: fn(&Region) -> ByteSize| {
+        let shared = regions.iter().filter(|region| region.kind == MappingKind::Shmem);
+        ByteSize(shared.map(|region| bytes(region).bytes()).sum())
+    };
+    let is_shared = |extent: &&Extent| extent.mapping.sharing == Sharing::Shared;
+    let huge = space.extents.iter().filter(is_shared).map(|extent| extent.pages.huge.bytes());
+    let shared = Footprint {
+        on_base_pages: of_shared(|region| region.on_base_pages),
+        on_superpages: ByteSize(huge.sum()),
+        extra_bytes: of_shared(|region| region.extra_bytes),
+    };
     let on_base_pages = sum(|region| region.on_base_pages);
     let needed = ByteSize(extra_bytes.bytes() + on_base_pages.bytes());
     let remedies = match found.verdict {
-        Verdict::Gain(_) => remedies_of(root, process, &space),
+        Verdict::Gain(_) => {
+            remedies_of(root, process, space.extents.iter().map(|one| one.mapping.name.as_str()))
+        }
         _ => Vec::new(),
     };
     Ok(Advice {
@@ -186,6 +222,7 @@ pub fn advise(
         extra_bytes,
         on_base_pages,
         on_superpages: space.pages().huge,
+        shared,
         contiguity: Contiguity::read(root, needed, space.superpage),
         regions: regions.into_iter().filter(|region| region.saved > 0.0).collect(),
         look: Look {
@@ -282,16 +319,6 @@ impl Contiguity {
         let free = FreeContiguity::for_programs(root, superpage).ok()?.superpages?;
         Some(Self { needed: needed.bytes().div_ceil(superpage.bytes()), free })
     }
-}
-
-fn remedies_of(root: &Root, process: &Process, space: &AddressSpace) -> Vec<Remedy> {
-    let parent = Process::read(root, process.parent).ok().flatten();
-    remedies(&Facts {
-        process,
-        parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
-        allocator: Allocator::of(space),
-        thp_enabled: process::status(root, process.pid).ok().and_then(|status| status.thp_enabled),
-    })
 }
 
 fn regions(

@@ -10,8 +10,10 @@
 
 mod advice;
 mod code;
+mod combine;
 mod core;
 mod damon;
+mod fleet;
 mod heat;
 mod memory;
 mod model;
@@ -23,9 +25,14 @@ mod streams;
 mod verdict;
 
 pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
+pub use combine::{Failed, Footprint, Group, by_service};
 pub use damon::Damon;
+pub use fleet::{
+    Fleet, Merged, Node, NodeCounts, NodeDocument, Refused, SCHEMA, Service, Spread,
+    UnknownProcesses, Unusable,
+};
 pub use heat::Heat;
 pub use model::Costs;
-pub use remedy::Remedy;
+pub use remedy::{Remedy, remedies_of};
 pub use sampler::SampleError;
 pub use verdict::{Range, Verdict, Why};

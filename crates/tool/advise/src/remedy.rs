@@ -1,7 +1,8 @@
 //! What a user writes where, so that a program gets superpages for good.
 
+use host::{Root, process};
 use serde::Serialize;
-use services::{AddressSpace, Process};
+use services::Process;
 
 /// How a program is given superpages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,14 +56,17 @@ pub enum Allocator {
 }
 
 impl Allocator {
-    /// Tells the allocator by the libraries of an address space.
-    pub fn of(space: &AddressSpace) -> Self {
-        let has = |is: fn(&str) -> bool| space.extents.iter().any(|one| is(&one.mapping.name));
-        match () {
-            () if has(|name| name.contains("/libjemalloc.so")) => Self::Jemalloc,
-            () if has(is_glibc) => Self::Glibc,
-            () => Self::Unknown,
+    /// Tells the allocator by the names of a process's mappings.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut found = Self::Unknown;
+        for name in names {
+            match () {
+                () if name.contains("/libjemalloc.so") => return Self::Jemalloc,
+                () if is_glibc(name) => found = Self::Glibc,
+                () => {}
+            }
         }
+        found
     }
 }
 
@@ -82,6 +86,22 @@ pub struct Facts<'a> {
     pub allocator: Allocator,
     /// False after `prctl(PR_SET_THP_DISABLE)`; `None`: unknown.
     pub thp_enabled: Option<bool>,
+}
+
+/// The remedies for a running process with mappings of these names, the best first; each alone is enough, except Redis'
+/// own.
+pub fn remedies_of<'a>(
+    root: &Root,
+    of: &Process,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<Remedy> {
+    let parent = Process::read(root, of.parent).ok().flatten();
+    remedies(&Facts {
+        process: of,
+        parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
+        allocator: Allocator::of(names),
+        thp_enabled: process::status(root, of.pid).ok().and_then(|status| status.thp_enabled),
+    })
 }
 
 /// The remedies for a process, the best first; each alone is enough, except Redis' own.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use services::AddressSpace;
 
 use crate::code::{Attribution, Code};
@@ -33,21 +33,24 @@ const LITTLE: f64 = 512.0;
 /// Error where nothing is saved, as a share of the time.
 const LEAST_ERROR: f64 = 0.012;
 /// Gains below this are none.
-const NONE: f64 = 0.01;
+pub const NONE: f64 = 0.01;
 
 /// A change of speed as a share: 0.09 is 9 % more work in the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Range {
     /// Lower bound.
+    #[serde(deserialize_with = "units::gain")]
     pub low: f64,
     /// Best estimate.
+    #[serde(deserialize_with = "units::gain")]
     pub mid: f64,
     /// Upper bound.
+    #[serde(deserialize_with = "units::gain")]
     pub high: f64,
 }
 
 /// What superpages would bring.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Verdict {
     /// This much more speed.
@@ -58,8 +61,26 @@ pub enum Verdict {
     Unknown(Why),
 }
 
+impl Verdict {
+    /// The verdict of an interval.
+    pub fn new(range: Range) -> Self {
+        match range.mid < NONE {
+            true => Self::None(range),
+            false => Self::Gain(range),
+        }
+    }
+
+    /// The interval; `None`: unknown.
+    pub fn range(&self) -> Option<Range> {
+        match self {
+            Self::Gain(range) | Self::None(range) => Some(*range),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 /// Why a gain is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "why")]
 pub enum Why {
     /// The process used too little CPU time in user mode.
@@ -185,10 +206,7 @@ impl Accesses {
                     mid: gain(mid.saved),
                     high: gain(mid.saved + error),
                 };
-                match range.mid < NONE {
-                    true => Verdict::None(range),
-                    false => Verdict::Gain(range),
-                }
+                Verdict::new(range)
             }
         };
         Found { verdict, estimate: mid }

@@ -12,9 +12,9 @@ use crate::pool::show;
 
 /// Check this machine's settings of superpages, and print how to fix them.
 ///
-/// Each finding names the files that were read, why it matters, the commands for now, and the lines or boot parameters
-/// that last. Nothing is changed. What could not be read is counted as unknown, never as fine; root sees most. A machine
-/// where all is well gets one line.
+/// Each finding names the files that were read, why it matters, the commands that fix it until a reboot, and the lines or
+/// boot parameters that fix it for good. Nothing is changed. What could not be read is unknown, not fine; root can read
+/// most. If all is well, one line is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
@@ -68,7 +68,7 @@ impl Class {
 /// The least severity that makes the exit code 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum FailIf {
-    /// Good to know; some machines are set so on purpose.
+    /// Good to know; may be set on purpose.
     Note,
     /// Costs speed, memory or superpages.
     Warning,

@@ -17,9 +17,9 @@ use crate::targets::{self, TargetArgs};
 
 /// Serve metrics of superpages: by unit and cgroup, and of the machine.
 ///
-/// The metrics are OpenMetrics text, by default at http://127.0.0.1:9917/metrics. Page tables are read in short slices
-/// within a budget of CPU time; a scrape gets the last sample. Without root only own processes can be read: the others are
-/// counted. Ends at ^C or SIGTERM.
+/// The metrics are OpenMetrics text, by default at http://127.0.0.1:9917/metrics. Page tables are read within a budget of
+/// CPU time; a scrape gets the last sample. An ordinary user can read only their own processes; other processes are
+/// counted. ^C and SIGTERM end the exporter.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct TargetArgs {
 /// The same for a command whose arguments are processes: `superpage map 1234`.
 #[derive(Debug, clap::Args)]
 pub struct ProcessArgs {
-    /// Processes; as --pid
+    /// Process; same as --pid
     #[arg(value_name = "PID", value_parser = pid)]
     pids: Vec<Pid>,
 

@@ -189,7 +189,7 @@ checks! {
         "thp-zero-page-off" zero_page_off "reads of untouched memory take whole superpages"
         "thp-boot-overridden" boot_overridden "a boot parameter that something else overrides"
         "thp-never-at-boot" never_at_boot "units, TuneD profiles and scripts that turn THP off at boot"
-        "thp-process-off" process_off "large processes for which prctl turned THP off"
+        "thp-process-off" process_off "large processes that have THP turned off by prctl"
         "thp-fault-fallback" fault_fallback "faults that wanted a superpage and got a base page"
         "thp-swap-splits" swap_splits "superpages that were split to be swapped out"
         "khugepaged-slow" khugepaged_slow "a khugepaged that needs hours for the memory at hand"
@@ -211,7 +211,7 @@ checks! {
         "pool-vmemmap" vmemmap "large pools whose page structures could be freed"
         "pool-shm-group" shm_group "a group of hugetlb shared memory that does not exist"
         "pool-shm-limit" shm_limit "limits of SysV shared memory below the pool or below 1 GiB"
-        "pool-mount-open" mount_open "hugetlbfs mounts in which anybody may take the whole pool"
+        "pool-mount-open" mount_open "hugetlbfs mounts in which any user may take the whole pool"
         "pool-mount-missing" mount_missing "for hosts of virtual machines: a pool without a mount"
     }
     memory {
@@ -220,7 +220,7 @@ checks! {
         "memory-zone-reclaim" zone_reclaim "nodes that drop caches before they use another node"
         "memory-numa-balancing" numa_balancing "automatic NUMA balancing for databases and virtual machines"
         "memory-commit-limit" commit_limit "strict overcommit near its limit"
-        "compaction-stalls" compaction_stalls "faults that wait for compaction, mostly in vain"
+        "compaction-stalls" compaction_stalls "faults that wait for compaction, mostly without success"
         "compaction-proactive-off" proactive_off "no compaction in the background"
         "compaction-unevictable" unevictable "locked memory that compaction may not move"
         "compaction-extfrag" extfrag "a threshold that turns compaction off"

@@ -9,7 +9,7 @@ use crate::facts::Setting;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Good to know; some machines are set so on purpose.
+    /// Good to know; may be set on purpose.
     Note,
     /// Costs speed, memory or superpages.
     Warning,

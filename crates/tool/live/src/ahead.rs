@@ -17,7 +17,7 @@ use crate::account::Cause;
 use crate::ask::{self, Wanted};
 use crate::extent::{BYTES, Extent, PAGES};
 use crate::make::{self, MAX_RUN};
-use crate::turn::{Executor, now_since};
+use crate::turn::Executor;
 
 /// Number of adjacent filled extents from which a program counts as filling memory in order.
 const BELOW: usize = 10;
@@ -113,7 +113,7 @@ impl Executor {
             if memory.read(at, &mut [0]).is_err() {
                 break;
             }
-            let now = now_since(self.began);
+            let now = self.clock.now();
             let (grew, cause) = ((now, now), Cause::Mapping);
             let extent = Extent { mapping, cause, grew, looked_at: now, ..Extent::default() };
             process.extents.insert(at, extent);

@@ -17,6 +17,8 @@ use crate::extent::PAGES;
 
 /// One nanosecond of credit accrues per this many nanoseconds of the programs' CPU time.
 const SHARE: i64 = 50;
+/// The same for programs that run for long, which earn the cost of a superpage back.
+const SHARE_OF_SERVICES: i64 = 10;
 /// Initial credit, in nanoseconds.
 const START: i64 = 1_000_000;
 /// Maximum credit, in nanoseconds.
@@ -58,6 +60,8 @@ struct Program {
 
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// One nanosecond of credit per this many.
+    share: i64,
     balance: i64,
     expected: i64,
     /// Number of superpages requested; it limits the number in one call.
@@ -75,6 +79,7 @@ impl Budget {
     /// Creates the budget. `goes_ahead` says whether superpages may be made ahead of their first touch.
     pub(crate) fn new(goes_ahead: bool) -> Self {
         Self {
+            share: SHARE,
             balance: START,
             expected: EXPECTED,
             asked: 0,
@@ -83,6 +88,11 @@ impl Budget {
             goes_ahead,
             ahead: 0,
         }
+    }
+
+    /// The budget of services under a supervisor: a tenth of their CPU time.
+    pub(crate) fn of_services() -> Self {
+        Self { share: SHARE_OF_SERVICES, ..Self::new(false) }
     }
 
     /// Adds a reading of a process's CPU clock, `used`.
@@ -102,7 +112,7 @@ impl Budget {
             program.share = (ran.as_secs_f64() / free.as_secs_f64()).min(1.0);
             (program.used, program.since, program.held_up) = (used, now, Duration::ZERO);
         }
-        self.add(more / SHARE);
+        self.add(more / self.share);
     }
 
     /// Forgets a process that ended or executed another program.

@@ -41,6 +41,9 @@ const READ_AGAIN: u64 = 8;
 /// Number of superpages sampled at a time.
 const CLAIMS: usize = 4;
 
+/// Why a superpage is not filled.
+const HELD: &str = "as much memory as allowed fills superpages, and is not used";
+
 /// Filled base pages that no sample has found used.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
@@ -125,6 +128,7 @@ impl Executor {
                 && let Some(extent) = process.extents.get_mut(&start)
             {
                 (extent.is_wanted, extent.is_held) = (false, true);
+                self.tally.last_failure = Some(HELD);
             }
         }
         affordable

@@ -75,10 +75,12 @@ impl Live {
     }
 
     /// Applies a policy to programs that somebody else started, within the limits of `supervisor`. Faults are not sampled,
-    /// each call makes one superpage, and processes are looked at every second.
+    /// each call makes one superpage, and processes are looked at every second. `speed` is the number of seconds that pass
+    /// for the policy in one second: more than 1 only to try long times.
     pub fn supervise(
         policy: Policy,
         root: Root,
+        speed: u32,
         members: impl Fn() -> Vec<Pid> + Send + 'static,
         supervisor: impl Supervisor + 'static,
     ) -> Self {
@@ -87,7 +89,7 @@ impl Live {
         let run = move || {
             let members = Box::new(members);
             turn::Executor::new(policy, Fresh::BasePages, root, members, is_stopped, None)
-                .supervised(Box::new(supervisor))
+                .supervised(Box::new(supervisor), speed)
                 .run()
         };
         Self { stop, wake: None, thread: Builder::new().spawn(run) }

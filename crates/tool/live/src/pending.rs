@@ -13,7 +13,7 @@ use crate::limits::Fresh;
 use crate::make::{self, MAX_RUN};
 use crate::process::Process;
 use crate::supervisor::Call;
-use crate::turn::{Executor, now_since};
+use crate::turn::Executor;
 
 /// Ticks from making one full extent to making the next while a program grows.
 const REST_OF_FULL: u64 = 5_000;
@@ -143,13 +143,14 @@ impl Executor {
         let is_in_place =
             |process: &Process| starts.iter().all(|start| process.is_in_place(*start));
         if let Some(process) = self.processes.get_mut(&pid).filter(|it| is_in_place(it)) {
-            let began = self.began;
-            return make::superpages(process, starts, &mut self.tally, &|| now_since(began));
+            let clock = self.clock;
+            return make::superpages(process, starts, &mut self.tally, &|| clock.now());
         }
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
         }
         let permitted = self.permitted(pid, starts, now);
+        self.tally.last_failure = None;
         let affordable = self.affordable(pid, &permitted);
         let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
         if starts.is_empty() {
@@ -158,8 +159,8 @@ impl Executor {
         }
         self.note_time(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
-        let (began, called, cpu) = (self.began, Instant::now(), thread_cpu_time());
-        let ended = make::superpages(process, &starts, &mut self.tally, &|| now_since(began));
+        let (clock, called, cpu) = (self.clock, Instant::now(), thread_cpu_time());
+        let ended = make::superpages(process, &starts, &mut self.tally, &|| clock.now());
         let took = called.elapsed();
         let cpu = thread_cpu_time().saturating_sub(cpu);
         self.report_call(pid, &permitted, &affordable, (took, cpu));
@@ -170,7 +171,7 @@ impl Executor {
         self.budget.made(pid, starts.len(), held_up, cpu);
         match ended {
             Ended::NoMemory => {
-                self.backoff.refused(now_since(began), backoff::free(&self.root));
+                self.backoff.refused(clock.now(), backoff::free(&self.root));
             }
             Ended::Done { .. } => self.backoff.had(),
             _ => {}
@@ -211,6 +212,7 @@ impl Executor {
         let (made, filled): (Vec<u64>, Vec<u64>) =
             tried.iter().copied().filter(|(start, _)| is_made(*start)).unzip();
         let filled_pages = filled.into_iter().sum();
-        supervisor.called(&Call { pid, permitted, made: &made, filled_pages, took, cpu });
+        let failure = self.tally.last_failure.filter(|_| made.len() < permitted.len());
+        supervisor.called(&Call { pid, permitted, made: &made, failure, filled_pages, took, cpu });
     }
 }

@@ -123,6 +123,8 @@ impl Delay {
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub report: Report,
+    /// Why the last superpage was not made, since this was cleared.
+    pub last_failure: Option<&'static str>,
     accounts: [Account; 3],
     delays: [Delays; 3],
 }
@@ -130,7 +132,7 @@ pub(crate) struct Tally {
 impl Default for Tally {
     fn default() -> Self {
         let accounts = Cause::ALL.map(Account::new);
-        Self { report: Report::default(), accounts, delays: Default::default() }
+        Self { report: Report::default(), last_failure: None, accounts, delays: Default::default() }
     }
 }
 
@@ -179,6 +181,7 @@ impl Tally {
     }
 
     pub(crate) fn failed(&mut self, extent: &Extent, errno: Option<i32>) {
+        self.last_failure = Some(reason(errno));
         let account = &mut self.accounts[extent.cause as usize];
         *account.failed.entry(reason(errno)).or_default() += 1;
         if errno == Some(libc::EAGAIN) {

@@ -26,6 +26,8 @@ pub struct Call<'a> {
     pub permitted: &'a [u64],
     /// Those that became superpages.
     pub made: &'a [u64],
+    /// Why one that was permitted did not.
+    pub failure: Option<&'static str>,
     /// Number of zeroed pages that filled them.
     pub filled_pages: u64,
     /// How long it took. A thread of the process that accesses the memory meanwhile waits at most as long.

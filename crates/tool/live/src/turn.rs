@@ -72,7 +72,7 @@ pub(crate) struct Executor {
     pub filled: Filled,
     pub budget: Budget,
     pub tally: Tally,
-    pub began: Instant,
+    pub clock: Clock,
     stop: Arc<AtomicBool>,
     /// When the next check is due, in ticks.
     check_at: u64,
@@ -146,7 +146,7 @@ impl Executor {
             filled: Filled::default(),
             budget: Budget::new(goes_ahead),
             tally: Tally::default(),
-            began: Instant::now(),
+            clock: Clock { began: Instant::now(), speed: 1 },
             stop,
             check_at: 0,
             look_at: 0,
@@ -157,14 +157,22 @@ impl Executor {
         }
     }
 
-    pub(crate) fn supervised(self, supervisor: Box<dyn Supervisor>) -> Self {
-        Self { supervisor: Some(supervisor), idle: SUPERVISED_IDLE, ..self }
+    pub(crate) fn supervised(self, supervisor: Box<dyn Supervisor>, speed: u32) -> Self {
+        let budget = Budget::of_services();
+        Self {
+            supervisor: Some(supervisor),
+            idle: SUPERVISED_IDLE,
+            goes_ahead: false,
+            budget,
+            clock: Clock { speed: speed.max(1), ..self.clock },
+            ..self
+        }
     }
 
     /// Ticks for which the supervisor permits no superpage; `None`: it permits some.
     pub(crate) fn supervised_pause(&mut self) -> Option<u64> {
         let pause = self.supervisor.as_mut()?.pause();
-        (!pause.is_zero()).then_some(pause.as_micros() as u64)
+        (!pause.is_zero()).then_some(pause.as_micros() as u64 * u64::from(self.clock.speed))
     }
 
     pub(crate) fn run(mut self) -> Report {
@@ -254,7 +262,7 @@ impl Executor {
     fn follow(&mut self) {
         let Some(faults) = &mut self.faults else { return };
         let began = thread_cpu_time();
-        let now = now_since(self.began);
+        let now = self.clock.now();
         let mut last = None;
         let waiting = self.pending.len();
         let mut frontiers = Vec::new();
@@ -289,7 +297,7 @@ impl Executor {
         let daemons = self.daemons.next_due().filter(|_| !self.budget.waits());
         let due = [Some(self.check_at), daemons, self.retry_at, self.next_pursuit()];
         let due = due.into_iter().flatten().min().unwrap_or(now);
-        let due = Duration::from_micros(due.saturating_sub(now));
+        let due = self.clock.duration(due.saturating_sub(now));
         match (&self.faults, self.pace.rest) {
             _ if self.is_stopped() => {}
             _ if self.budget.waits() => std::thread::park_timeout(due),
@@ -321,8 +329,12 @@ impl Executor {
         self.is_busy || self.pace.follows_a_cpu()
     }
 
-    /// Returns whether a program is growing, by samples, fronts or the last look.
+    /// Returns whether a program is growing, by samples, fronts or the last look. Under a supervisor no growth is followed,
+    /// and full extents do not wait for its end.
     pub(crate) fn is_growing(&self) -> bool {
+        if self.supervisor.is_some() {
+            return false;
+        }
         let has_grown = self.faults.is_none() && self.grew;
         self.pace.rest != Rest::Idle || !self.fronts.is_empty() || has_grown
     }
@@ -332,7 +344,7 @@ impl Executor {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        now_since(self.began)
+        self.clock.now()
     }
 
     /// Searches for processes if any process on the machine was created since the last search.
@@ -390,7 +402,7 @@ impl Executor {
 
     pub(crate) fn note_time(&mut self, pid: Pid) {
         if let Ok(used) = sys::param::process_cpu_time(pid) {
-            self.budget.ran(pid, used, self.began.elapsed());
+            self.budget.ran(pid, used, self.clock.began.elapsed());
         }
     }
 
@@ -470,6 +482,20 @@ fn cost_of_fault() -> Option<Duration> {
     took.into_iter().min().map(|least| least / PAGES_TOUCHED as u32)
 }
 
-pub(crate) fn now_since(began: Instant) -> u64 {
-    began.elapsed().as_micros() as u64
+/// The executor's time, in ticks of a microsecond since its start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    pub began: Instant,
+    /// Ticks in a microsecond; 1, unless a long time is tried in a short one.
+    pub speed: u32,
+}
+
+impl Clock {
+    pub(crate) fn now(self) -> u64 {
+        self.began.elapsed().as_micros() as u64 * u64::from(self.speed)
+    }
+
+    fn duration(self, ticks: u64) -> Duration {
+        Duration::from_micros(ticks) / self.speed
+    }
 }

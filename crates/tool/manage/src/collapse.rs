@@ -1,7 +1,7 @@
 //! Superpages made in a running process with `process_madvise(MADV_COLLAPSE)`, one call each, and read back.
 //!
 //! A call copies the block's pages into a superpage. Threads of the process that access the block, or change mappings,
-//! wait meanwhile: at most as long as the call takes.
+//! wait meanwhile: at most as long as the call takes. See docs/decisions/manage.md#7.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

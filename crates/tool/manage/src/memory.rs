@@ -1,7 +1,7 @@
 //! The memory of a running process that can be on superpages, and how much of it is.
 //!
 //! Eligible memory is what MADV_COLLAPSE takes from outside: whole, aligned blocks of private memory without a file, and
-//! of shared memory that lies at the same offset from a superpage in its file. See docs/decisions/manage.md#1.
+//! of shared memory that lies at the same offset from a superpage in its file. See docs/decisions/manage.md#7.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -317,7 +317,13 @@ mod tests {
             unit: None,
         };
         let size = |bytes| PageSize::new(bytes).unwrap();
-        AddressSpace { process, superpage: size(2 * MIB), base: size(4096), extents }
+        AddressSpace {
+            process,
+            superpage: size(2 * MIB),
+            base: size(4096),
+            longest_hold: std::time::Duration::ZERO,
+            extents,
+        }
     }
 
     #[test]

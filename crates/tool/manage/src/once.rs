@@ -177,6 +177,25 @@ pub fn collapse(
     })
 }
 
+/// What [`undo`] would split; changes nothing.
+///
+/// # Errors
+/// The process ended, may not be read, or its record cannot be read.
+pub fn planned_undo(memory: &Memory, dir: &Path) -> Result<Undone, ManageError> {
+    let record = Record::open(dir, &memory.process).map_err(ManageError::Record)?;
+    let before = memory.survey()?.coverage();
+    let resident = resident(&memory.root, &memory.process);
+    Ok(Undone {
+        process: memory.process.clone(),
+        recorded: record.starts().count() as u64,
+        before,
+        after: Some(before),
+        split: Split::default(),
+        resident_before: resident,
+        resident_after: resident,
+    })
+}
+
 /// Splits the superpages that the record in `dir` says were made, and forgets those that are split.
 ///
 /// # Errors

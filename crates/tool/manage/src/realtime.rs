@@ -1,7 +1,7 @@
 //! Realtime tasks that run now.
 //!
 //! A collapse waits for a kernel thread on each CPU, and its own thread may be preempted while it holds the process's
-//! mmap lock: with SCHED_FIFO loops on all CPUs one call took up to a second. See docs/decisions/manage.md#3.
+//! mmap lock: with SCHED_FIFO loops on all CPUs one call took up to a second. See docs/decisions/manage.md#9.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ impl Realtime {
 
 fn tasks(root: &Root) -> Vec<String> {
     let mut found = Vec::new();
-    for pid in process::pids(root).unwrap_or_default() {
+    let own = sys::param::own_pid();
+    for pid in process::pids(root).unwrap_or_default().into_iter().filter(|pid| *pid != own) {
         let dir = format!("/proc/{pid}/task");
         for task in root.list(&dir).unwrap_or_default() {
             let path = format!("{dir}/{task}/stat");

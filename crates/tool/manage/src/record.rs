@@ -1,7 +1,8 @@
 //! The record of superpages made in a process, from which they are split again.
 //!
 //! One file per process in a directory of root's, named by pid and start time: a line per address, written before the
-//! call that changes it, so that the record of a killed writer has all that it made. `-` takes an address back.
+//! call that changes it, so that the record of a killed writer has all that it made. `-` takes an address back. See
+//! docs/decisions/manage.md#7.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -16,7 +17,7 @@ use units::Pid;
 /// Directory of the records. It is empty after a boot, as all processes have ended.
 pub const DIR: &str = "/run/superpage/manage";
 /// First line of a record.
-const HEADER: &str = "superpage.manage-record/1";
+const HEADER: &str = "superpages made by superpage manage, 1";
 /// Largest record that is read: a process of 16 TiB.
 const LARGEST: u64 = 256 << 20;
 
@@ -194,6 +195,9 @@ mod tests {
             record.add(start).unwrap();
         }
         record.remove(0x400000).unwrap();
+        let path =
+            dir.path().join(format!("{}-{}", record.process.pid, record.process.start_ticks));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         let again = Record::open(dir.path(), &process()).unwrap();
         assert_eq!(again.starts().collect::<Vec<_>>(), [0x200000, 0x600000]);
         again.keep(&[0x600000]).unwrap();

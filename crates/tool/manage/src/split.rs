@@ -3,6 +3,7 @@
 //! `process_madvise(MADV_COLD)` on one base page of a superpage splits it (`madvise_cold_or_pageout_pte_range`,
 //! mm/madvise.c), and marks that page as not recently used; contents stay. From Linux 6.12 on the split gives pages of
 //! zeros back (`try_to_map_unused_to_zeropage`, mm/migrate.c). A superpage that several processes map is not split.
+//! See docs/decisions/manage.md#7.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

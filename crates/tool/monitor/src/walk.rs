@@ -16,6 +16,7 @@ use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root};
 use serde::Serialize;
 use services::{AddressSpace, Extent, SpaceError};
+use sys::affinity::Undisturbed;
 use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
@@ -130,6 +131,8 @@ impl Walk {
             return Ok(Step::End(self.sums.finish()));
         };
         let wanted = Categories::PRESENT | Categories::SWAPPED;
+        // While this thread waits for a CPU inside a call, the process's mmap lock stays held.
+        let _undisturbed = Undisturbed::new();
         let (mut is_empty, sums) = (true, &mut self.sums);
         self.pagemap.scan_each(first.from, last.to, wanted, &mut self.pace, |regions| {
             is_empty &= regions.is_empty();

@@ -7,6 +7,7 @@
 mod applications;
 mod demand;
 pub mod map;
+mod naming;
 mod selection;
 pub mod smaps;
 mod space;
@@ -16,5 +17,6 @@ pub use applications::{Application, Bound, Identity, NamedBytes, OwnFigure, Sour
 pub use demand::{
     Demand, Image, LeftOut, Need, Part, PrivateMemory, SharedKind, SharedMemory, largest_backed,
 };
+pub use naming::Naming;
 pub use selection::{Process, SelectError, Selected, Target, hides_processes, select};
 pub use space::{AddressSpace, Block, Extent, Pages, SpaceError};

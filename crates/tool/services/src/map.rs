@@ -10,10 +10,11 @@ use host::process::{self, Device, Mapping, Resident};
 use host::waste::{self, Waste};
 use host::{ReadError, Root};
 use serde::Serialize;
+use sys::affinity::Undisturbed;
 use sys::pagemap::{Pace, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
-use crate::smaps::{self, Known, SmapsState};
+use crate::smaps::{self, Contention, Known, SmapsState};
 use crate::why::{Attributes, Fit, Machine, Place, Program, Reason, ShmemMode, reason};
 use crate::{AddressSpace, Block, Extent, Pages, Process, SpaceError};
 
@@ -58,6 +59,8 @@ pub struct ProcessMap {
     pub folios: Option<Sampled<FolioSizes>>,
     /// Seconds that the scan took.
     pub scan_seconds: f64,
+    /// Seconds of the scan's longest call: the process's mmap lock was held at most so long at a time.
+    pub longest_hold_seconds: f64,
 }
 
 /// Result of reading a sample.
@@ -124,7 +127,7 @@ impl ProcessMap {
         let program = Program { thp_enabled: counted.thp_enabled };
         let mut forks = Forks::new(process.pid, &machine);
         let (superpage, base) = (space.superpage, space.base);
-        let pages = space.pages();
+        let (pages, longest_hold) = (space.pages(), space.longest_hold);
         let mut known = known.into_iter().peekable();
         let mut extents = Vec::new();
         for extent in space.extents {
@@ -165,6 +168,7 @@ impl ProcessMap {
             extents,
             smaps,
             scan_seconds: scan.as_secs_f64(),
+            longest_hold_seconds: longest_hold.as_secs_f64(),
         })
     }
 
@@ -198,12 +202,17 @@ fn read_smaps(
 ) -> (Vec<Known>, SmapsState) {
     let less = |pages: &Scanned| pages.present.bytes().saturating_sub(pages.huge.bytes());
     let base: Vec<u64> = space.extents.iter().map(|extent| less(&extent.pages)).collect();
+    let undisturbed = Undisturbed::new();
+    let contention = match undisturbed {
+        Ok(_) => Contention::NONE,
+        Err(_) => Contention::read(root),
+    };
     let largest = space.extents.iter().max_by_key(|extent| less(&extent.pages));
     let per_gib = largest.and_then(|extent| {
         let pagemap = Pagemap::open(space.process.pid).ok()?;
         smaps::try_per_gib(&pagemap, extent).ok()?
     });
-    let price = smaps::price(&base, per_gib);
+    let price = contention.stretch(smaps::price(&base, per_gib));
     let estimated = price.as_secs_f64();
     let Some(budget) = budget else { return (Vec::new(), SmapsState::NotRead { estimated }) };
     if price > budget {
@@ -212,7 +221,9 @@ fn read_smaps(
     }
     match smaps::read(root, space.process.pid) {
         Ok((known, longest)) => {
-            (known, SmapsState::Read { estimated, longest: longest.as_secs_f64() })
+            let over_budget = longest > budget;
+            let (longest, budget) = (longest.as_secs_f64(), budget.as_secs_f64());
+            (known, SmapsState::Read { estimated, longest, budget, over_budget })
         }
         Err(error) => (Vec::new(), SmapsState::Failed { why: error.to_string() }),
     }

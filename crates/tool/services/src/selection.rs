@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use host::cgroup::Hierarchy;
 use host::{ReadError, Root, Unknown, process};
 use regex::Regex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::Pid;
 
 /// Which processes are meant.
@@ -26,7 +27,7 @@ pub enum Target {
 }
 
 /// A running process, as it was when it was selected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
     pub pid: Pid,
@@ -218,7 +219,8 @@ impl Process {
             }
             Target::Pid(_) | Target::Match(_) | Target::All => String::new(),
         };
-        let cgroups = lines(&text).map(|(_, path)| path.to_string()).collect();
+        let cgroups =
+            lines(&text).map(|(list, path)| below_mount_point(root, list, path)).collect();
         Candidate { process: self.clone(), cgroups }.is_meant_by(target)
     }
 
@@ -260,7 +262,8 @@ impl Candidate {
         let status = root.read(&format!("/proc/{pid}/status"))?;
         // A kernel without cgroups has no such file.
         let text = root.read(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let cgroups: Vec<String> = lines(&text).map(|(_, path)| path.to_string()).collect();
+        let cgroups: Vec<String> =
+            lines(&text).map(|(list, path)| below_mount_point(root, list, path)).collect();
         let process = Process {
             pid,
             start_ticks: stat.start_ticks,
@@ -268,7 +271,7 @@ impl Candidate {
             name: stat.name,
             command,
             user: effective_user(&status),
-            cgroup: memory_cgroup(&text).map(str::to_string),
+            cgroup: memory_cgroup(&text).map(|(list, path)| below_mount_point(root, list, path)),
             unit: cgroups.iter().find_map(|path| unit(path)).map(str::to_string),
         };
         Ok(Some(Self { process, cgroups }))
@@ -296,10 +299,21 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The path of version 1's memory hierarchy; without one, that of version 2.
-fn memory_cgroup(text: &str) -> Option<&str> {
+/// Controllers and path of version 1's memory hierarchy; without one, those of version 2.
+fn memory_cgroup(text: &str) -> Option<(&str, &str)> {
     let memory = lines(text).find(|(list, _)| list.split(',').any(|one| one == "memory"));
-    memory.or_else(|| lines(text).find(|(list, _)| list.is_empty())).map(|(_, path)| path)
+    memory.or_else(|| lines(text).find(|(list, _)| list.is_empty()))
+}
+
+/// A cgroup's path below its mount point, also where this process is in a cgroup namespace. If it cannot be found, as the
+/// kernel prints it.
+fn below_mount_point(root: &Root, controllers: &str, path: &str) -> String {
+    let hierarchy = match controllers {
+        "" => Hierarchy::V2,
+        list if list.split(',').any(|one| one == "memory") => Hierarchy::Memory,
+        _ => return path.to_string(),
+    };
+    hierarchy.below_mount(root, path).unwrap_or_else(|| path.to_string())
 }
 
 /// The innermost service or scope in a cgroup's path.

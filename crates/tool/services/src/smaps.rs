@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use host::process::{Smaps, SmapsEntry};
+use host::process::{KeptLoad, Smaps, SmapsEntry};
 use host::{ReadError, Root};
 use serde::Serialize;
 use sys::SysError;
@@ -32,8 +32,7 @@ const MAPPINGS_PER_READ: usize = 6;
 pub enum SmapsState {
     /// Not asked for.
     NotRead {
-        /// Estimated longest time, in seconds, that reading it would hold the process's mmap lock, if the reader need not
-        /// wait for a CPU.
+        /// Estimated longest time, in seconds, that reading it would hold the process's mmap lock.
         estimated: f64,
     },
     /// Asked for, and dearer than the budget.
@@ -49,6 +48,10 @@ pub enum SmapsState {
         estimated: f64,
         /// Longest time, in seconds, that one mapping took to read, with the time this process waited for a CPU.
         longest: f64,
+        /// The budget in seconds.
+        budget: f64,
+        /// Whether `longest` is above the budget.
+        over_budget: bool,
     },
     /// Asked for; it could not be read.
     Failed {
@@ -57,9 +60,8 @@ pub enum SmapsState {
     },
 }
 
-/// Time that the kernel takes for a GiB of base pages whose `struct page` it reads, tried on some parts of an extent by
-/// PAGEMAP_SCAN with the category FILE. The median of the parts: one may wait for a CPU. `None` if no part has enough
-/// base pages.
+/// CPU time that the kernel takes for a GiB of base pages whose `struct page` it reads, tried on some parts of an extent by
+/// PAGEMAP_SCAN with the category FILE. The median of the parts. `None` if no part has enough base pages.
 pub(crate) fn try_per_gib(
     pagemap: &Pagemap,
     extent: &Extent,
@@ -71,9 +73,9 @@ pub(crate) fn try_per_gib(
     for start in starts.iter().step_by(starts.len().div_ceil(TRIALS).max(1)) {
         let end = extent.mapping.end.min(start.saturating_add(TRIAL_BYTES));
         regions.clear();
-        let began = Instant::now();
+        let before = sys::param::thread_cpu_time();
         pagemap.scan_with(*start, end, Categories::PRESENT, Categories::FILE, &mut regions)?;
-        let took = began.elapsed();
+        let took = sys::param::thread_cpu_time() - before;
         pace.rest();
         let is_base = |region: &&PageRegion| !region.categories.contains(Categories::HUGE);
         let bytes = regions.iter().filter(is_base).map(|region| region.end - region.start);
@@ -94,6 +96,42 @@ pub fn price(base_bytes: &[u64], per_gib: Option<Duration>) -> Duration {
     let together = base_bytes.windows(MAPPINGS_PER_READ.min(base_bytes.len().max(1)));
     let most = together.map(|some| some.iter().sum::<u64>()).max().unwrap_or(0);
     per_gib.unwrap_or_default().max(LEAST_PER_GIB).mul_f64(most as f64 / GIB)
+}
+
+/// Time for which the scheduler lets another task run before it looks again: a tick of the slowest usual kernel (HZ=250).
+const TURN: Duration = Duration::from_millis(4);
+
+/// How much a task of ordinary priority waits for a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contention {
+    /// Tasks for each CPU, rounded up; at least 1.
+    tasks: u32,
+}
+
+impl Contention {
+    /// A task that waits for none.
+    pub const NONE: Self = Self { tasks: 1 };
+
+    /// Reads how many tasks run or wait now, this one included. If that is unknown, one more task is assumed on each
+    /// CPU.
+    pub fn read(root: &Root) -> Self {
+        let running =
+            KeptLoad::open(root).and_then(|mut file| file.read()).ok().map(|load| load.running);
+        let cpus = sys::affinity::allowed().map_or(1, |cpus| cpus.len().max(1));
+        Self::new(running, cpus)
+    }
+
+    fn new(running: Option<u64>, cpus: usize) -> Self {
+        let tasks = running.map_or(2, |running| running.div_ceil(cpus as u64).max(1));
+        Self { tasks: u32::try_from(tasks).unwrap_or(u32::MAX) }
+    }
+
+    /// The time after which work of this CPU time is done. Work as long as a turn loses its CPU, shorter work with as
+    /// much probability as it is shorter.
+    pub fn stretch(self, work: Duration) -> Duration {
+        let others = self.tasks - 1;
+        work.saturating_mul(self.tasks).saturating_add(work.min(TURN).saturating_mul(others))
+    }
 }
 
 /// A mapping's range and attributes.
@@ -173,6 +211,28 @@ mod tests {
         // Seven mappings are read in two parts.
         let seven = [gib, gib, gib, gib, gib, gib, gib];
         assert_eq!(price(&seven, None), Duration::from_millis(18));
+    }
+
+    #[test]
+    fn other_tasks_stretch_the_work_of_an_ordinary_one() {
+        let work = Duration::from_millis(6);
+        for (running, cpus, expected) in [
+            (Some(1), 2, 6),
+            (Some(2), 2, 6),
+            // Two tasks for each CPU: half of its time, and a turn of the other one.
+            (Some(3), 2, 16),
+            (Some(10), 2, 46),
+            (Some(0), 1, 6),
+            (None, 64, 16),
+        ] {
+            let stretched = Contention::new(running, cpus).stretch(work);
+            assert_eq!(stretched, Duration::from_millis(expected), "{running:?} on {cpus}");
+        }
+        assert_eq!(Contention::NONE.stretch(work), work);
+        let little = Contention::new(Some(10), 2).stretch(Duration::from_micros(10));
+        assert_eq!(little, Duration::from_micros(90));
+        let most = Contention::new(Some(u64::MAX), 1).stretch(work);
+        assert!(most > Duration::from_secs(1 << 20), "{most:?}");
     }
 
     #[test]

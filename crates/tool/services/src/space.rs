@@ -3,11 +3,14 @@
 //! Read by PAGEMAP_SCAN in slices of 64 MiB of pages, between which the process may map and unmap memory; so mappings and pages
 //! are not of one instant. Nothing is locked, stopped or written.
 
+use std::time::Duration;
+
 use host::coverage::{MappingKind, Scanned};
 use host::process::{Mapping, Maps, MemoryMounts};
 use host::{ReadError, Root, Thp};
 use serde::Serialize;
 use sys::SysError;
+use sys::affinity::Undisturbed;
 use sys::pagemap::{Categories, Pace, PageRegion, Pagemap};
 use sys::procmap::Procmap;
 use units::{ByteSize, PageSize};
@@ -28,6 +31,8 @@ pub struct AddressSpace {
     pub base: PageSize,
     /// Lowest address first.
     pub extents: Vec<Extent>,
+    /// The longest call on the page tables: the process's mmap lock was held at most so long at a time.
+    pub longest_hold: Duration,
 }
 
 /// One mapping and its memory.
@@ -92,6 +97,8 @@ impl AddressSpace {
     /// # Errors
     /// The process ended, may not be read, executes one program after another, or the kernel has no PAGEMAP_SCAN.
     pub fn read(root: &Root, process: &Process) -> Result<Self, SpaceError> {
+        // While this thread waits for a CPU inside a call, the process's mmap lock stays held (docs/decisions/map.md#4).
+        let _undisturbed = Undisturbed::new();
         // After an exec the open files are those of an address space that has no mappings any more.
         let stack = || host::process::stat(root, process.pid).ok().map(|stat| stat.stack_start);
         for _ in 0..3 {
@@ -117,6 +124,7 @@ impl AddressSpace {
             superpage,
             base: root.page_size(),
             extents: Vec::new(),
+            longest_hold: Duration::ZERO,
         };
         let mut pace = Pace::new();
         let mut mappings = Mappings::open(root, process.pid)?;
@@ -138,6 +146,7 @@ impl AddressSpace {
         if host::process::status(root, process.pid)?.swap == Some(ByteSize(0)) {
             space.extents.iter_mut().for_each(Extent::forget_swap);
         }
+        space.longest_hold = pace.longest();
         Ok(space)
     }
 

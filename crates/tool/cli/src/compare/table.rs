@@ -45,7 +45,22 @@ pub fn head(document: &Document) -> String {
         Stopped::Interrupted => "interrupted; the verdicts are of the runs made so far".to_string(),
     };
     let service: String = service::head(document).iter().map(|line| format!("{line}\n")).collect();
-    format!("{command}\n{machine}; {:.0} s, {stopped}\n{service}", document.total_seconds())
+    let over = over_time(document);
+    format!("{command}\n{machine}; {:.0} s, {stopped}{over}\n{service}", document.total_seconds())
+}
+
+/// Why the comparison took longer than the --max-time that was given; empty if it did not.
+fn over_time(document: &Document) -> String {
+    let settings = &document.settings;
+    // A soft limit: none was given.
+    let given = settings.max_seconds.filter(|_| settings.patience_seconds.is_none());
+    match given {
+        Some(most) if document.elapsed_seconds > 1.02 * most => format!(
+            " ({most:.0} s, and {:.0} s more: warm-ups are not counted, and a block of two runs per arm is completed)",
+            document.elapsed_seconds - most
+        ),
+        _ => String::new(),
+    }
 }
 
 fn arms(document: &Document, analysis: &Analysis) -> String {

@@ -68,6 +68,7 @@ enum Gotten {
     LeaveAlone,
     BadRequest,
     UnknownRequest,
+    UnknownLimits,
     Keep,
 }
 
@@ -138,6 +139,10 @@ impl<'a> ProcessRow<'a> {
                 row.why = Some(why);
                 Gotten::UnknownRequest
             }
+            Outcome::UnknownLimits => {
+                row.why = Some(::manage::config::HIDDEN.to_string());
+                Gotten::UnknownLimits
+            }
             Outcome::Keep(design) => {
                 row.design = Some(design.name.clone());
                 row.mode = decision.rule.map(|rule| rule.mode);
@@ -156,6 +161,7 @@ impl<'a> ProcessRow<'a> {
                 format!("nothing: asks for {}", name(self.asked.as_deref().unwrap_or_default(), 40))
             }
             Gotten::UnknownRequest => "nothing: what it asks for is unknown".to_string(),
+            Gotten::UnknownLimits => "nothing: its memory limits are unknown".to_string(),
             Gotten::Keep => name(self.design.as_deref().unwrap_or_default(), 40),
         }
     }

@@ -16,8 +16,9 @@ use report::format::{bytes, counted, name, percent, seconds};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{once, words};
+use super::{chart, once, words};
 use crate::exit::{self, Done, Failure};
+use crate::files;
 
 /// The state of the manager, written by it and read by `--status`.
 const STATUS: &str = "/run/superpage/manage.json";
@@ -28,7 +29,7 @@ const WRITE: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(100);
 
 /// Keeps the configuration's designs in force until a signal.
-pub fn run(sources: &Sources) -> Result<Done, Failure> {
+pub fn run(sources: &Sources, speed: u32) -> Result<Done, Failure> {
     let root = Root::real();
     let config = Config::read(&root, sources).map_err(|error| Failure::mistakes(error.lines()))?;
     let enforces = config.rules.iter().any(|rule| rule.mode == Mode::Enforce);
@@ -66,7 +67,7 @@ pub fn run(sources: &Sources) -> Result<Done, Failure> {
         if enforces { "" } else { ", all observe: nothing is changed" }
     ));
     let daemon = Daemon::new(root, Path::new(record::DIR), config).map_err(Failure::cannot)?;
-    daemon.run(&mut service);
+    daemon.sped_up(speed).run(&mut service);
     let _ = service.notifier.stopping();
     let _ = std::fs::remove_file(STATUS);
     Ok(Done::Fine)
@@ -196,7 +197,7 @@ fn paused(pause: Pause) -> &'static str {
 }
 
 /// Prints the state of the manager that runs.
-pub fn status(json: bool) -> Result<Done, Failure> {
+pub fn status(json: bool, svg: Option<&Path>, force: bool) -> Result<Done, Failure> {
     let text = match std::fs::read_to_string(STATUS) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -205,7 +206,7 @@ pub fn status(json: bool) -> Result<Done, Failure> {
         }
         Err(error) => return Err(Failure::cannot(format!("{STATUS}: {error}"))),
     };
-    if json {
+    if json && svg.is_none() {
         exit::print(&text)?;
         return Ok(Done::Fine);
     }
@@ -217,7 +218,15 @@ pub fn status(json: bool) -> Result<Done, Failure> {
     value.as_object_mut().map(|fields| fields.remove("schema"));
     let status: Status = serde_json::from_value(value)
         .map_err(|error| Failure::cannot(format!("{STATUS}: {error}")))?;
-    exit::print(&table(&status))?;
+    if let Some(path) = svg {
+        if status.history.len() < 2 {
+            return Err(Failure::cannot(
+                "the manager has run for too short a time to draw; try again in 20 s",
+            ));
+        }
+        files::write(path, force, chart::svg(&status.history))?;
+    }
+    exit::print(&if json { text } else { table(&status) })?;
     Ok(Done::Fine)
 }
 
@@ -232,6 +241,9 @@ fn table(status: &Status) -> String {
         bytes(status.given_back_bytes.bytes() as f64),
         seconds(status.cpu_seconds)
     );
+    for (why, count) in &status.unmade {
+        text += &format!("{} without a superpage: {why}\n", counted(*count, "attempt", "attempts"));
+    }
     if !status.processes.is_empty() {
         text += &format!(
             "\n{:>8}  {:<16} {:<24} {:<18} {:<8} {:>10} {:>9}\n",

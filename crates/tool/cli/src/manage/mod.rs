@@ -1,5 +1,6 @@
 //! `superpage manage`: superpages for running processes, once or for as long as they run.
 
+mod chart;
 mod check;
 mod daemon;
 mod once;
@@ -37,6 +38,18 @@ pub struct Args {
     #[arg(long, group = "mode")]
     status: bool,
 
+    /// With --status: draw coverage, memory and CPU time since the manager's start
+    #[arg(long, value_name = "FILE", requires = "status", help_heading = "Output")]
+    svg: Option<PathBuf>,
+
+    /// With --status: overwrite the picture
+    #[arg(long, requires = "svg", help_heading = "Output")]
+    force: bool,
+
+    /// Seconds that pass for designs and intervals in one second, to try a day in minutes
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    speed: u32,
+
     /// Read this file instead of the system's configuration
     #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "undo", "status"])]
     config: Option<PathBuf>,
@@ -68,10 +81,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             once::run(&args.targets, &args.limits, once::Mode { undo, dry_run, json })
         }
         () if args.check_config => check::run(&sources, json),
-        () if args.status => daemon::status(json),
+        () if args.status => daemon::status(json, args.svg.as_deref(), args.force),
         () if !args.targets.targets().is_empty() => Err(Failure::usage(
             "processes are for --once and --undo; the configuration names a manager's",
         )),
-        () => daemon::run(&sources),
+        () => daemon::run(&sources, args.speed),
     }
 }

@@ -110,6 +110,7 @@ const MOST_LINES: usize = 6;
 enum Work {
     Planned { processes: Vec<Plan> },
     Collapsed { processes: Vec<Outcome> },
+    UndoPlanned { processes: Vec<Undone> },
     Undone { processes: Vec<Undone> },
 }
 
@@ -205,7 +206,7 @@ impl Work {
         match self {
             Self::Planned { processes } => processes.is_empty(),
             Self::Collapsed { processes } => processes.is_empty(),
-            Self::Undone { processes } => processes.is_empty(),
+            Self::UndoPlanned { processes } | Self::Undone { processes } => processes.is_empty(),
         }
     }
 
@@ -216,7 +217,7 @@ impl Work {
             Self::Collapsed { processes } => {
                 processes.iter().filter_map(|one| one.after).for_each(|one| sum += one);
             }
-            Self::Undone { processes } => {
+            Self::UndoPlanned { processes } | Self::Undone { processes } => {
                 processes.iter().filter_map(|one| one.after).for_each(|one| sum += one);
             }
         }
@@ -318,18 +319,20 @@ fn undo(
     let end = Instant::now() + Duration::from_secs_f64(args.within);
     let (mut undone, mut failed) = (Vec::new(), Vec::new());
     for process in processes {
-        let within = match dry_run {
-            true => Duration::ZERO,
-            false => end.saturating_duration_since(Instant::now()),
-        };
-        let done = Memory::open(root, process)
-            .and_then(|memory| once::undo(&memory, dir, args.duty, within));
+        let within = end.saturating_duration_since(Instant::now());
+        let done = Memory::open(root, process).and_then(|memory| match dry_run {
+            true => once::planned_undo(&memory, dir),
+            false => once::undo(&memory, dir, args.duty, within),
+        });
         match done {
             Ok(done) => undone.push(done),
             Err(error) => failed.push(Failed::new(process, error)),
         }
     }
-    (Work::Undone { processes: undone }, failed)
+    match dry_run {
+        true => (Work::UndoPlanned { processes: undone }, failed),
+        false => (Work::Undone { processes: undone }, failed),
+    }
 }
 
 fn text(document: &Document) -> String {
@@ -339,8 +342,21 @@ fn text(document: &Document) -> String {
         Work::Collapsed { processes } => {
             processes.iter().for_each(|one| collapsed(one, &mut lines));
         }
-        Work::Undone { processes } if processes.is_empty() => {
+        Work::UndoPlanned { processes } | Work::Undone { processes } if processes.is_empty() => {
             lines.push("no running process has superpages made by `superpage manage`".to_string());
+        }
+        Work::UndoPlanned { processes } => {
+            for one in processes {
+                lines.push(format!(
+                    "{}: {} on superpages",
+                    title(&one.process),
+                    covers(one.before)
+                ));
+                lines.push(format!(
+                    "  would split {}",
+                    counted(one.recorded, "superpage", "superpages")
+                ));
+            }
         }
         Work::Undone { processes } => processes.iter().for_each(|one| undone(one, &mut lines)),
     }

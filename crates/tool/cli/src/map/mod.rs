@@ -8,12 +8,13 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::advise::Remedy;
 use host::{Root, Unknown};
 use launch::Word;
 use operations::reporter::Progress;
 use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
-use services::why::Machine;
+use services::why::{Machine, Reason};
 use services::{Process, Selected, SpaceError, Target};
 
 use crate::exit::{self, Done, Failure};
@@ -22,28 +23,28 @@ use crate::targets::{self, ProcessArgs};
 
 /// Show which memory of running processes is on superpages, and why the rest is not.
 ///
-/// Nothing is written to the processes. Page tables are read in slices of 64 MiB, and a process may map and unmap memory
-/// between two slices.
+/// Nothing is written to the processes. A system call reads the page tables of at most 64 MiB of pages; between two calls
+/// the process can map and unmap memory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
     #[command(flatten)]
     processes: ProcessArgs,
 
-    /// Start a program and map it, and the processes it started, after --after or when it stops itself (SIGSTOP).
+    /// Start a program, and map it and the processes that it started: after --after, or when it stops itself (SIGSTOP).
     #[arg(last = true, value_name = "PROGRAM", help_heading = "Program")]
     command: Vec<Word>,
 
-    /// With a program: map it this long after its start.
+    /// With a program: time from its start to the map.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time, help_heading = "Program")]
     after: Duration,
 
-    /// Read smaps too, for the advice of each mapping and mlock. The kernel holds the process's mmap lock while it
-    /// walks a mapping.
+    /// Read smaps too: the advice of each mapping, mlock and userfaultfd. The kernel holds the process's mmap lock while
+    /// it walks a mapping.
     #[arg(long, help_heading = "Reading")]
     smaps: bool,
 
-    /// Longest time that --smaps may hold the lock, by estimate.
+    /// Longest time that --smaps may hold the lock. If the estimate is longer, smaps is not read.
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time, help_heading = "Reading")]
     budget: Duration,
 
@@ -60,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Reading")]
     seed: u64,
 
-    /// Show every mapping, or of several processes every process.
+    /// Show every mapping, and every process.
     #[arg(long, help_heading = "Output")]
     all: bool,
 
@@ -86,10 +87,10 @@ pub struct Args {
 }
 
 const AFTER: &str = "\
-With a program, the table goes to standard error: standard output is the program's. A program that stopped \
-itself is continued once it is mapped.
+With a program, the table goes to standard error, because standard output belongs to the program. A program that \
+stopped itself is continued after the map.
 
-Exit codes: 0 success; 1 --smaps would take longer than --budget; 2 wrong usage, or the process ended; 3 no permission to \
+Exit codes: 0 success; 1 --smaps would hold the lock longer than --budget, or did; 2 wrong usage, or the process ended; 3 no permission to \
 read the process, or not possible on this machine. With a program: its own code, or 125, 126, 127 if it cannot be started.";
 
 const OWNER_ONLY: &str = "page tables may be read by the owner and root (CAP_SYS_PTRACE) only";
@@ -108,8 +109,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (false, []) => {
             let found = Found::read(&Root::real(), &targets, &args)?;
             found.deliver(&args, false)?;
-            // --smaps was given, and reading would exceed the budget.
-            Ok(match table::too_dear(&found.maps) {
+            // --smaps was given, and reading would exceed the budget, or exceeded it.
+            Ok(match table::over_budget(&found.maps) {
                 Some(line) => {
                     exit::say(&line);
                     Done::Negative
@@ -149,6 +150,8 @@ struct Found {
     machine: Machine,
     cgroups: Vec<CgroupMemory>,
     maps: Vec<ProcessMap>,
+    /// What would give each process superpages; empty if nothing of it could be on them.
+    remedies: Vec<Vec<Remedy>>,
     /// Processes that ended before they were read.
     ended: usize,
     unknown: Vec<Unknown>,
@@ -184,6 +187,7 @@ impl Found {
             machine: Machine::read(root, superpage),
             cgroups: Vec::new(),
             maps: Vec::new(),
+            remedies: Vec::new(),
             ended: 0,
             unknown: selected.unknown.clone(),
         };
@@ -194,6 +198,7 @@ impl Found {
             progress.tell(index as u64, Some(all), || format!("pid {}", process.pid));
             match ProcessMap::read(root, process, &options) {
                 Ok(mut map) => {
+                    found.remedies.push(remedies(root, &map));
                     // Mappings of the only process that could be read are shown; of several, with --all.
                     if !args.all
                         && let Some(first) = found.maps.first_mut()
@@ -258,7 +263,10 @@ impl Found {
         let most = (!args.all).then_some(ROWS);
         let mut text: String = self.cgroups.iter().map(table::cgroup).collect();
         match self.maps.as_slice() {
-            [map] => text += &table::process(map, &self.machine, most),
+            [map] => {
+                text += &table::process(map, &self.machine, most);
+                text += &self.remedies.first().map_or(String::new(), |all| table::remedies(all));
+            }
             maps => {
                 text += &table::processes(maps, most);
                 let each = maps.iter().filter(|_| args.all);
@@ -286,8 +294,9 @@ impl Found {
     fn json(&self, args: &Args) -> Result<String, Failure> {
         // Mappings of several processes were not kept.
         let has_extents = self.maps.len() <= 1 || args.all;
-        let each = |map| One {
+        let each = |(map, remedies)| One {
             map,
+            remedies,
             coverage: ProcessMap::coverage(map),
             extents: has_extents.then_some(map.extents.as_slice()),
         };
@@ -295,7 +304,12 @@ impl Found {
             schema: "superpage.map/1",
             machine: &self.machine,
             cgroups: &self.cgroups,
-            processes: self.maps.iter().map(each).collect(),
+            processes: self
+                .maps
+                .iter()
+                .zip(self.remedies.iter().map(Vec::as_slice))
+                .map(each)
+                .collect(),
             ended: self.ended,
             unknown: &self.unknown,
         })
@@ -318,8 +332,31 @@ struct Document<'a> {
 struct One<'a> {
     #[serde(flatten)]
     map: &'a ProcessMap,
+    remedies: &'a [Remedy],
     coverage: Option<f64>,
     extents: Option<&'a [ExplainedExtent]>,
+}
+
+/// What gives this program superpages for good, if advice or a setting of the program is what its memory lacks.
+fn remedies(root: &Root, map: &ProcessMap) -> Vec<Remedy> {
+    let helps = |reason| {
+        matches!(
+            reason,
+            Reason::NotAdvised
+                | Reason::AdviceUnknown
+                | Reason::OffForProcess
+                | Reason::SharedOff { .. }
+                | Reason::SharedNotAdvised { .. }
+                | Reason::SharedAdviceUnknown { .. }
+        )
+    };
+    match map.largest_gap() {
+        Some(gap) if helps(gap.reason) => {
+            let names = map.extents.iter().map(|extent| extent.mapping.name.as_str());
+            ::advise::remedies_of(root, &map.process, names)
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {

@@ -285,7 +285,7 @@ fn cells(map: &ProcessMap, index: usize, cell_bytes: u64) -> Vec<Cell> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn pages(base: u32, huge: u32) -> Pages {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     /// A process with one anonymous mapping of this many superpages, of which every second one is on base pages.
-    fn large(blocks: u64) -> ProcessMap {
+    pub fn large(blocks: u64) -> ProcessMap {
         use host::coverage::{MappingKind, Scanned};
         use services::map::ExplainedExtent;
         use services::smaps::SmapsState;
@@ -339,6 +339,7 @@ mod tests {
             waste: None,
             folios: None,
             scan_seconds: 0.0,
+            longest_hold_seconds: 0.0,
         }
     }
 

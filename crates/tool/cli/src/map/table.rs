@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ::advise::Remedy;
 use host::coverage::{MappingKind, Scanned};
 use report::format::{self, count, percent, seconds};
 use services::map::{CgroupMemory, ExplainedExtent, ProcessMap, Sampled, Share, sum};
@@ -10,6 +11,7 @@ use services::why::Machine;
 use units::ByteSize;
 
 use super::words;
+use crate::advise::words as advise_words;
 use crate::pool::show;
 
 const NAME: usize = 48;
@@ -138,6 +140,14 @@ pub fn summary(map: &ProcessMap) -> String {
     }
 }
 
+/// What gives a program superpages for good.
+pub fn remedies(all: &[Remedy]) -> String {
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("to change that:\n{}", advise_words::remedies(all, usize::MAX)),
+    }
+}
+
 /// One process: summary, mappings, reasons, samples.
 pub fn process(map: &ProcessMap, machine: &Machine, most: Option<usize>) -> String {
     let mut text = summary(map) + "\n";
@@ -146,7 +156,11 @@ pub fn process(map: &ProcessMap, machine: &Machine, most: Option<usize>) -> Stri
         None => "free superpages unknown".to_string(),
     };
     let thp = words::mode(machine.anonymous);
-    text += &format!("THP {thp}; {free}; scanned in {}", seconds(map.scan_seconds));
+    text += &format!(
+        "THP {thp}; {free}; scanned in {}, longest hold of the mmap lock {}",
+        seconds(map.scan_seconds),
+        seconds(map.longest_hold_seconds)
+    );
     text += &smaps(&map.smaps);
     text += "\n\n";
     text += &mappings(map, most);
@@ -166,28 +180,44 @@ fn smaps(state: &SmapsState) -> String {
             let budget = seconds(*budget);
             format!("; smaps not read: {}, over the budget of {budget}", about(*estimated))
         }
-        SmapsState::Read { estimated, longest } => format!(
-            "; smaps read, {} for its longest mapping (estimated {})",
-            seconds(*longest),
-            about(*estimated)
-        ),
+        SmapsState::Read { estimated, longest, budget, over_budget } => {
+            let over = match over_budget {
+                true => format!(", over the budget of {}", seconds(*budget)),
+                false => String::new(),
+            };
+            format!(
+                "; smaps read, {} for its longest mapping (estimated {}){over}",
+                seconds(*longest),
+                about(*estimated)
+            )
+        }
         SmapsState::Failed { why } => format!("; smaps unknown: {why}"),
     }
 }
 
-/// Formats that smaps exceeds the budget, for the process for which it would take longest. `None` if it exceeds it for
-/// none.
-pub fn too_dear(maps: &[ProcessMap]) -> Option<String> {
-    let estimates = maps.iter().filter_map(|map| match map.smaps {
-        SmapsState::TooDear { estimated, .. } => Some((map.process.pid, estimated)),
+/// Formats that smaps would exceed, or exceeded, the budget, for the process for which it takes longest. `None` if it exceeds
+/// it for none.
+pub fn over_budget(maps: &[ProcessMap]) -> Option<String> {
+    let over = maps.iter().filter_map(|map| match map.smaps {
+        SmapsState::TooDear { estimated, .. } => Some((map.process.pid, estimated, false)),
+        SmapsState::Read { longest, over_budget: true, .. } => {
+            Some((map.process.pid, longest, true))
+        }
         _ => None,
     });
-    let (pid, most) = estimates.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(format!(
-        "smaps of process {pid} would hold its lock for {}; --budget {:.0}ms allows it",
-        about(most),
-        (most * 1e3).ceil()
-    ))
+    let (pid, most, is_read) = over.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(match is_read {
+        true => format!(
+            "smaps of process {pid} held its lock for up to {}, over --budget: the reader waited for a CPU, or the \
+             estimate was too low",
+            seconds(most)
+        ),
+        false => format!(
+            "smaps of process {pid} would hold its lock for {}; --budget {:.0}ms allows it",
+            about(most),
+            (most * 1e3).ceil()
+        ),
+    })
 }
 
 /// An estimate with one or two digits, with `about`.
@@ -383,6 +413,23 @@ mod tests {
         let (low, high) = interval(0, 20);
         assert!(low == 0.0 && (high - 0.161).abs() < 1e-3, "{low} {high}");
         assert_eq!(interval(0, 0), (0.0, 1.0));
+    }
+
+    #[test]
+    fn the_largest_excess_of_the_budget_is_told() {
+        let with = |smaps| ProcessMap { smaps, ..super::super::picture::tests::large(1) };
+        let read = |longest, over_budget| {
+            with(SmapsState::Read { estimated: 0.006, longest, budget: 0.05, over_budget })
+        };
+        assert_eq!(over_budget(&[read(0.049, false)]), None);
+        let text = over_budget(&[read(0.01, false), read(0.07, true)]).unwrap();
+        assert!(text.contains("held its lock for up to 70.00 ms, over --budget"), "{text}");
+        let dear = with(SmapsState::TooDear { estimated: 0.0702, budget: 0.05 });
+        let text = over_budget(&[read(0.07, true), dear]).unwrap();
+        assert!(
+            text.contains("would hold its lock for about 70 ms; --budget 71ms allows"),
+            "{text}"
+        );
     }
 
     #[test]

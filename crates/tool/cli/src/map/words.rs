@@ -40,7 +40,7 @@ pub fn remedy(reason: Reason) -> Option<String> {
     let text = match reason {
         Reason::OffForProcess => {
             "prctl(PR_SET_THP_DISABLE), which children inherit: called by the program, by systemd \
-             (MemoryTHP=) or by a container runtime"
+             (MemoryTHP=, from systemd 260 on) or by a container runtime"
         }
         Reason::Refused => {
             "the program asked for base pages; the kernel sets this for stacks of threads"

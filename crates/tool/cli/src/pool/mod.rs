@@ -6,6 +6,7 @@ mod ensure;
 mod list;
 mod mounts;
 mod overcommit;
+mod peak;
 mod plan;
 pub mod progress;
 mod resize;

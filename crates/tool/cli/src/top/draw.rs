@@ -81,7 +81,7 @@ fn machine_lines(sample: &Sample, width: usize) -> Vec<String> {
     let size =
         machine.superpage.map_or("superpage".to_string(), |size| short(ByteSize(size.bytes())));
     let mut first = vec![
-        format!("THP {}", machine.thp_mode.as_deref().unwrap_or("unknown")),
+        format!("THP {}", thp(machine)),
         format!("free {size} blocks {}", known(machine.free_superpages, |count| count.to_string())),
         format!(
             "{} of {} available",
@@ -113,6 +113,16 @@ fn machine_lines(sample: &Sample, width: usize) -> Vec<String> {
         format!("longest slice {}", report::format::seconds(sample.cost.longest_slice)),
     ];
     [first, second, third].map(|words| fitting(words, width)).to_vec()
+}
+
+/// The mode of THP, and on what memory that could be on superpages depends.
+pub fn thp(machine: &Machine) -> String {
+    match machine.thp_mode.as_deref() {
+        Some("madvise") => "madvise (COULD if advised)".to_string(),
+        Some("never") => "never (COULD if on)".to_string(),
+        Some(mode) => mode.to_string(),
+        None => "unknown".to_string(),
+    }
 }
 
 fn pools(machine: &Machine) -> String {
@@ -282,6 +292,11 @@ fn heading(query: &Query, width: usize) -> String {
     let user = user_column("USER", query.view == View::Processes, width >= WIDE);
     let mut text = format!(" {first:>FIRST$}{user}");
     for (name, wide, sort) in FIGURES {
+        let name = match (name, query.view) {
+            // A sum in which memory that processes share counts for each.
+            ("RES", View::Units | View::Cgroups) => "RES+",
+            (name, _) => name,
+        };
         // The column that sorts is marked.
         let mark = if sort == Some(query.sort) { "*" } else { "" };
         text +=
@@ -498,10 +513,12 @@ fn age(seconds: f64) -> String {
 const HELP: &str = "\
 superpage top: where memory is on superpages
 
-RES    resident memory, hugetlb pages included; shared memory counts for each
+RES    resident memory, with hugetlb pages. RES+: memory that processes share
+       counts for each of them; so does SUPER
 COV    share of the resident memory on superpages, by page tables
 SUPER  memory on superpages: THP mapped as a whole, and hugetlb pages (not mTHP)
-COULD  base pages in aligned private anonymous blocks at least half resident
+COULD  base pages in aligned private anonymous blocks at least half resident;
+       under THP madvise only if advised, which page tables do not tell
 SWAP   memory in swap
 FLT/S  page faults per second (MAJ/S in a wide terminal: those that needed I/O)
 AGE    since the page tables were read; they are read in turn, within --budget
@@ -544,7 +561,7 @@ mod tests {
     #[test]
     fn the_table_at_80_by_24() {
         let expected = "\
-THP madvise | free 2M blocks 3456 | 12G of 24G available
+THP madvise (COULD if advised) | free 2M blocks 3456 | 12G of 24G available
 khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
 2M pool 1G, 512M free | waits for memory (10 s): some unknown
 [processes] units  cgroups   4, by resident, 1 no permission
@@ -571,7 +588,7 @@ khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
         assert_eq!(
             lines[4..8],
             [
-                "    READ USER      *RES  COV SUPER COULD  SWAP FLT/S  AGE MAJ/S UNIT",
+                "    READ USER     *RES+  COV SUPER COULD  SWAP FLT/S  AGE MAJ/S UNIT",
                 ">    3/3 -         180M  71%  128M   90M     0   180   9s   1.5 db.service",
                 "     2/3 -         150M  46%   60M   65M     0   150   8s   1.5 (no unit)",
                 "     3/3 -         120M  65%   78M   60M     0   110   7s   1.0 web.service",

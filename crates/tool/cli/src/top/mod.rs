@@ -26,15 +26,15 @@ use state::{Effect, Key, Line, Query, RowKey, Sort, State, View};
 
 /// Show processes, units and cgroups by their superpages, live.
 ///
-/// Page tables are read in short slices, in turn and within a budget of CPU time; AGE says how old a figure is. Without
-/// a terminal, or with --once or --json, prints one sample. Without root only own processes can be read. Keys: h shows
-/// them.
+/// Reads the page tables of one process after the other, within a budget of CPU time; AGE is the age of a figure. Prints
+/// one sample with --once or --json, or without a terminal. An ordinary user can read only their own processes. The key
+/// h shows the keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     targets: TargetArgs,
 
-    /// What the rows are
+    /// Rows of the table
     #[arg(long, value_enum, default_value_t = View::Processes, help_heading = "Options")]
     view: View,
 
@@ -50,11 +50,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent, help_heading = "Options")]
     budget: f64,
 
-    /// Print one sample as a table, for which every process is read
+    /// Read every process, print one sample as a table, and end
     #[arg(long, help_heading = "Options")]
     once: bool,
 
-    /// Print one sample as JSON
+    /// Read every process, print one sample as JSON, and end
     #[arg(long, help_heading = "Options")]
     json: bool,
 }
@@ -114,6 +114,17 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
     ];
     let rows = query.lines(sample).iter().map(cells).collect();
     let mut text = show::table(&header, rows, &[1, 10]);
+    if view != View::Processes {
+        text +=
+            "\nresident, superpages: sums; memory that processes share counts for each of them\n";
+    }
+    text += match sample.machine.thp_mode.as_deref() {
+        Some("madvise") => {
+            "could be: only if advised (THP madvise), which page tables do not tell\n"
+        }
+        Some("never") => "could be: only if THP are turned on (THP never)\n",
+        _ => "",
+    };
     let unread = draw::unread_words(sample);
     if !unread.is_empty() {
         text += &format!("\n{}\n", unread.trim_start_matches(", "));

@@ -23,7 +23,7 @@ const VIEWS: [View; 3] = [View::Processes, View::Units, View::Cgroups];
 pub enum Sort {
     /// Resident memory
     Resident,
-    /// Share of it on superpages
+    /// Share of the resident memory on superpages
     Coverage,
     /// Memory on superpages
     Superpages,

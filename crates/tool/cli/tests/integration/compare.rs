@@ -431,3 +431,26 @@ mod exclusive {
         assert!(said.contains("does not match"), "{said}");
     }
 }
+
+/// One block of two runs per arm takes longer than the limit, and is completed.
+#[test]
+fn a_time_limit_that_a_block_exceeds_is_told() {
+    let words = [
+        "compare",
+        "-q",
+        "--max-time",
+        "0.2s",
+        "--arm",
+        "base",
+        "--arm",
+        "base",
+        "--",
+        "sleep",
+        "0.2",
+    ];
+    let said = stdout(&run(&words));
+    assert!(
+        said.contains("stopped by --max-time (0 s, and 1 s more: warm-ups are not counted"),
+        "{said}"
+    );
+}

@@ -4,6 +4,7 @@
 mod common;
 
 mod advise;
+mod advise_merge;
 mod bad_input;
 mod bench;
 mod bench_frag;
@@ -23,6 +24,7 @@ mod in_force_harmless;
 mod lab;
 mod legacy;
 mod manage;
+mod manage_service;
 mod map;
 mod measure;
 mod package;

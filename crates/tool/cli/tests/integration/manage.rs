@@ -29,7 +29,8 @@ fn mistakes_are_told_one_a_line_with_file_line_and_remedy() {
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
     let missing = run(&["manage", "--check-config", "--config", "/nonexistent/manage.toml"]);
     refused(&missing, 2, "/nonexistent/manage.toml: cannot be read");
-    refused(&run(&["manage"]), 2, "--check-config");
+    let missing = run(&["manage", "--config", "/nonexistent/manage.toml"]);
+    refused(&missing, 2, "/nonexistent/manage.toml: cannot be read");
 }
 
 /// A program that sleeps until it is dropped.

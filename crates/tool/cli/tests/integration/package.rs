@@ -83,10 +83,13 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     for file in [
         "lib/pkgconfig/superpage.pc",
         "lib/systemd/system/superpage-exporter.service",
+        "lib/systemd/system/superpage-manage.service",
         "lib/systemd/system/superpage-restore.service",
     ] {
         let text = text(file);
-        assert!(text.contains(prefix.to_str().unwrap()) && !text.contains('@'), "{file}: {text}");
+        let is_left = ["@prefix@", "@libdir@", "@includedir@", "@version@"];
+        assert!(!is_left.iter().any(|name| text.contains(name)), "{file}: {text}");
+        assert!(text.contains(prefix.to_str().unwrap()), "{file}: {text}");
     }
     let page = text("share/man/man1/superpage-run.1");
     for section in

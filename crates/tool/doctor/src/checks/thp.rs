@@ -219,6 +219,10 @@ pub(super) fn defrag_never(facts: &Facts, workload: Workload) -> Judged {
     }])
 }
 
+/// Shared memory that is worth superpages, if it is a 64th of the machine's too: twice the default of PostgreSQL's
+/// shared_buffers.
+const MUCH_SHARED: ByteSize = ByteSize::mib(256);
+
 pub(super) fn shmem_off(facts: &Facts, workload: Workload) -> Judged {
     only_if(matches!(workload, Workload::Database | Workload::Any))?;
     let thp = settings(facts)?;
@@ -232,10 +236,11 @@ pub(super) fn shmem_off(facts: &Facts, workload: Workload) -> Judged {
     let (Some(used), Some(total)) = (memory.shmem, memory.total) else {
         return Err(lacks(&facts.memory.file, "Shmem or MemTotal"));
     };
-    let is_much = used >= ByteSize::gib(1) && used.bytes() >= total.bytes() / 8;
-    if !is_off || !is_much {
+    if !is_off {
         return Ok(Vec::new());
     }
+    // Little shared memory is no finding, and not fine either: `map` names the setting for it too.
+    only_if(used >= MUCH_SHARED && used.bytes() >= total.bytes() / 64)?;
     let file = match own {
         Some(own) if !own.is("inherit") => {
             thp.pmd_size.map(|size| size_file(size, "shmem_enabled"))

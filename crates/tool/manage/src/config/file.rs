@@ -56,10 +56,25 @@ struct Written {
 
 /// Reads a configuration whole.
 pub(super) fn read(root: &Root, sources: &Sources) -> Result<Config, ConfigError> {
-    let files = files(root, sources)?;
+    let texts = files(root, sources)?.into_iter().map(|file| (text(&file), file));
+    combine(sources, texts.collect())
+}
+
+/// Reads the text of one file.
+pub(super) fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
+    let texts = vec![(Ok(text.to_string()), file.to_path_buf())];
+    combine(&Sources::File(file.to_path_buf()), texts)
+}
+
+/// Reads the texts of files as one configuration.
+fn combine(
+    sources: &Sources,
+    texts: Vec<(Result<String, FileError>, PathBuf)>,
+) -> Result<Config, ConfigError> {
     let (mut machine, mut rules, mut errors) = (Machine::default(), Vec::new(), Vec::new());
-    for file in &files {
-        match read_file(file, &mut errors) {
+    for (text, file) in &texts {
+        let read = text.as_ref().map_err(Clone::clone);
+        match read.and_then(|text| read_file(file, text, &mut errors)) {
             Ok((settings, written)) => {
                 settings.apply(&mut machine);
                 rules.extend(written.into_iter().map(|one| (file, one)));
@@ -78,6 +93,7 @@ pub(super) fn read(root: &Root, sources: &Sources) -> Result<Config, ConfigError
         limits: written.limits.over(&machine.limits),
     };
     let rules = rules.into_iter().map(rule).collect();
+    let files = texts.into_iter().map(|(_, file)| file).collect();
     Ok(Config { sources: sources.clone(), files, machine, rules })
 }
 
@@ -155,10 +171,10 @@ fn text(file: &Path) -> Result<String, FileError> {
 /// Reads one file. Mistakes in files of designs that it names are added to `of_designs`.
 fn read_file(
     file: &Path,
+    text: &str,
     of_designs: &mut Vec<FileError>,
 ) -> Result<(Settings, Vec<Written>), FileError> {
-    let text = text(file)?;
-    toml_keys::read(file.display(), &text, |keys| {
+    toml_keys::read(file.display(), text, |keys| {
         let mut settings = Settings::default();
         keys.table("manage", |keys| settings = Settings::read(keys));
         let mut rules = Vec::new();

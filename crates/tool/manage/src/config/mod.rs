@@ -32,6 +32,9 @@ pub const MAIN: &str = "/etc/superpage/manage.toml";
 /// Directory of the files `*.toml` that are read after [`MAIN`], in the order of their names.
 pub const DROP_INS: &str = "/etc/superpage/manage.d";
 
+/// Why the memory limits of a process are unknown ([`Outcome::UnknownLimits`]), and the remedy.
+pub const HIDDEN: &str = "its cgroup is outside this container's: mount the host's /sys/fs/cgroup";
+
 /// Where a configuration is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sources {
@@ -281,6 +284,9 @@ pub enum Outcome {
         /// Why it cannot be read.
         why: String,
     },
+    /// Its cgroup is outside this command's cgroup namespace and not below `/sys/fs/cgroup`, so its memory limits are
+    /// unknown: nothing.
+    UnknownLimits,
     /// A design is kept in force, in the rule's mode and limits.
     Keep(Arc<Design>),
 }
@@ -292,6 +298,14 @@ impl Config {
     /// All mistakes of all files.
     pub fn read(root: &Root, sources: &Sources) -> Result<Self, ConfigError> {
         file::read(root, sources)
+    }
+
+    /// Reads the text of one file. Errors name `file`; designs are looked for beside it.
+    ///
+    /// # Errors
+    /// All mistakes of the text.
+    pub fn from_toml(file: &Path, text: &str) -> Result<Self, ConfigError> {
+        file::parse(file, text)
     }
 
     /// Reads the files again. On a mistake the configuration in force stays.
@@ -320,6 +334,10 @@ impl Config {
                         Request::Design(name) => requested(name),
                     }
                 }
+            };
+            let outcome = match outcome {
+                Outcome::Keep(_) if has_hidden_cgroup(process) => Outcome::UnknownLimits,
+                outcome => outcome,
             };
             return Decision { rule: Some(rule), outcome };
         }
@@ -364,6 +382,11 @@ fn is_in_cgroup(wanted: &Glob, path: &str) -> bool {
         "" => wanted.is_match("/"),
         above => wanted.is_match(above),
     })
+}
+
+/// Whether the path of the process's cgroup leads out of this command's cgroup namespace.
+fn has_hidden_cgroup(process: &Process) -> bool {
+    process.cgroup.as_deref().is_some_and(|path| path.split('/').any(|part| part == ".."))
 }
 
 /// The design that a process asks for.

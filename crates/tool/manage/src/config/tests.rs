@@ -71,6 +71,7 @@ fn decided(config: &Config, process: &Process, request: impl FnOnce() -> Request
         Outcome::LeaveAlone => "left alone".to_string(),
         Outcome::BadRequest { asked, .. } => format!("bad {asked}"),
         Outcome::UnknownRequest { .. } => "unknown".to_string(),
+        Outcome::UnknownLimits => "unknown limits".to_string(),
         Outcome::Keep(design) => design.name.clone(),
     };
     format!("{what} {line}")
@@ -265,6 +266,22 @@ design = "async-256"
 }
 
 #[test]
+fn a_process_whose_limits_are_hidden_gets_nothing() {
+    let config = read(
+        "[[rule]]\ncomm = \"a\"\ndesign = \"sync-64\"\n[[rule]]\ncomm = \"b\"\nleave-alone = true\n",
+    )
+    .unwrap();
+    for (name, cgroup, expected) in [
+        ("a", "/../pod2/c", "unknown limits 1"),
+        ("a", "/pod..2/c", "quicksilver-sync-64 1"),
+        ("b", "/../pod2/c", "left alone 4"),
+        ("c", "/../pod2/c", "unmatched 0"),
+    ] {
+        assert_eq!(decided(&config, &process(name, name, cgroup, 1), never), expected);
+    }
+}
+
+#[test]
 fn a_program_that_asks_gets_what_it_asks_for_and_others_go_on_to_the_next_rule() {
     let config = read(
         "[[rule]]\ncgroup = \"/a\"\ndesign = \"as-requested\"\n\
@@ -445,3 +462,69 @@ fn designs_that_can_be_kept_in_force() {
         assert!(kept.contains(&name), "{name}: {kept:?}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(testkit::cases(500) as u32))]
+
+    /// Keys and values at random places: an error with lines, or a configuration.
+    #[test]
+    fn any_file_is_read_or_has_mistakes_with_lines(
+        lines in proptest::collection::vec(
+            (proptest::sample::select(KEYS.to_vec()), proptest::sample::select(VALUES.to_vec())),
+            0..12,
+        ),
+    ) {
+        let text: String = lines.iter().map(|(key, value)| match key.starts_with('[') {
+            true => format!("{key}\n"),
+            false => format!("{key} = {value}\n"),
+        }).collect();
+        match Config::from_toml(Path::new("x.toml"), &text) {
+            Ok(config) => {
+                for rule in &config.rules {
+                    assert!(rule.place.line <= text.lines().count(), "{text}");
+                }
+            }
+            Err(error) => for line in error.lines() {
+                assert!(line.starts_with("x.toml:") && line.len() > 12, "{text}: {line}");
+                assert!(!line.contains('\n'), "{text}: {line}");
+            },
+        }
+    }
+}
+
+const KEYS: [&str; 16] = [
+    "[manage]",
+    "[manage.give-back]",
+    "[[rule]]",
+    "[[rule]]",
+    "mode",
+    "interval",
+    "cpu-share",
+    "memory-headroom",
+    "may-override",
+    "unit",
+    "comm",
+    "command",
+    "user",
+    "design",
+    "leave-alone",
+    "pressure",
+];
+const VALUES: [&str; 16] = [
+    "\"enforce\"",
+    "\"1s\"",
+    "\"5%\"",
+    "\"2G\"",
+    "[\"thp-never\"]",
+    "\"x*\"",
+    "\"\"",
+    "\"(\"",
+    "0",
+    "-1",
+    "1e99",
+    "true",
+    "\"sync-64\"",
+    "\"as-requested\"",
+    "{}",
+    "[[[]]]",
+];

@@ -1,7 +1,7 @@
 //! Superpages that are mostly zero, given back when memory is short.
 //!
 //! Only superpages that were made here are looked at. A split gives their pages of zeros back to the kernel. Whether a
-//! page is idle is not known: no kernel interface tells it of another process without changing it.
+//! page is idle is not known: no kernel interface tells it of another process without changing it. See docs/decisions/manage.md#8.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Limits of a rule's executor, and the ledger of what all executors made.
+//! Limits of a rule's executor, and the ledger of what all executors made. See
+//! docs/decisions/manage.md#8.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ const READING: Duration = Duration::from_millis(100);
 const LEAST_REST: Duration = Duration::from_millis(500);
 /// Longest such time.
 const MOST_REST: Duration = Duration::from_secs(600);
+/// Why no superpage is made in a control group.
+const SHORT_GROUP: &str = "the control group has too little memory left";
 /// Pause where memory is short or a realtime task is running.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -51,6 +54,8 @@ pub struct Ledger {
     made: u64,
     filled_pages: u64,
     longest: Duration,
+    /// Attempts without a superpage, by reason.
+    unmade: BTreeMap<&'static str, u64>,
     pause: Option<Pause>,
     rate: Option<f64>,
     /// Why the last record could not be written.
@@ -74,6 +79,7 @@ impl Ledger {
             made: 0,
             filled_pages: 0,
             longest: Duration::ZERO,
+            unmade: BTreeMap::new(),
             pause: None,
             rate: None,
             unrecorded: None,
@@ -126,6 +132,7 @@ impl Ledger {
     pub fn count(&self, status: &mut Status) {
         status.made = self.made;
         status.filled = ByteSize(self.filled_pages * self.root.page_size().bytes());
+        status.unmade = self.unmade.iter().map(|(why, count)| (why.to_string(), *count)).collect();
         status.pause = self.pause;
         status.rate = self.rate;
         status.unrecorded.clone_from(&self.unrecorded);
@@ -235,6 +242,7 @@ impl Supervisor for Keeper {
         let mut ledger = lock(&self.ledger);
         let now = Instant::now();
         if !ledger.has_room(pid) {
+            *ledger.unmade.entry(SHORT_GROUP).or_default() += starts.len() as u64;
             return Vec::new();
         }
         let may =
@@ -267,6 +275,10 @@ impl Supervisor for Keeper {
             let removed: Result<(), String> =
                 unmade.copied().try_for_each(|start| record.remove(start));
             ledger.unrecorded = removed.err().or(ledger.unrecorded.take());
+        }
+        if let Some(why) = call.failure {
+            *ledger.unmade.entry(why).or_default() +=
+                (call.permitted.len() - call.made.len()) as u64;
         }
         ledger.made += call.made.len() as u64;
         ledger.filled_pages += call.filled_pages;

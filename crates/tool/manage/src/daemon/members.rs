@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use services::Process;
 use units::Pid;
 
-use crate::config::{Config, Limits, Mode, Outcome, Override, Request};
+use crate::config::{Config, HIDDEN, Limits, Mode, Outcome, Override, Request};
 use crate::memory::{Forbidden, Memory};
 
 /// How long a decision about a process is believed: it may execute another program, or its unit may change.
@@ -146,6 +146,10 @@ impl Members {
             (Outcome::BadRequest { asked, why }, _) => {
                 let why = format!("it asks for {asked:?}: {why}");
                 self.left_alone.insert(pid, alone(why));
+                self.others.insert(pid, process.start_ticks);
+            }
+            (Outcome::UnknownLimits, _) => {
+                self.left_alone.insert(pid, alone(HIDDEN.to_string()));
                 self.others.insert(pid, process.start_ticks);
             }
             (Outcome::UnknownRequest { why }, _) => {

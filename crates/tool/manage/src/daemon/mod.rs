@@ -2,9 +2,10 @@
 //!
 //! Each rule that has processes has a thread of `live`, which asks the design's policy and makes superpages; the
 //! [`keeper`] limits it and records what it made. This thread finds processes ([`members`]), gives superpages back when
-//! memory is short ([`give_back`]), and says what is in force ([`status`]). See docs/decisions/manage.md.
+//! memory is short ([`give_back`]), and says what is in force ([`status`]). See docs/decisions/manage.md#8.
 
 mod give_back;
+mod history;
 mod keeper;
 mod members;
 pub mod status;
@@ -19,10 +20,13 @@ use live::Live;
 use policy::Scale;
 use units::{ByteSize, Pid};
 
+use self::history::History;
+pub use self::history::Point;
 use self::keeper::{Keeper, Ledger};
 use self::members::{Group, Members};
 use self::status::Status;
-use crate::config::{Config, ConfigError, Shortage};
+use crate::config::{Config, ConfigError, Mode, Shortage};
+use crate::memory::Coverage;
 
 /// Age of the reading with which a shortage of memory is compared.
 const EARLIER: Duration = Duration::from_secs(10);
@@ -55,7 +59,11 @@ pub struct Daemon {
     ledger: Arc<Mutex<Ledger>>,
     shortages: VecDeque<(Instant, Shortage)>,
     status: Status,
+    history: History,
+    began: Instant,
     survey_at: Instant,
+    /// Seconds that pass for the designs in one second.
+    speed: u32,
 }
 
 /// A rule's thread.
@@ -79,9 +87,19 @@ impl Daemon {
             ledger: Arc::new(Mutex::new(ledger)),
             shortages: VecDeque::new(),
             status: Status::default(),
+            history: History::new(SURVEY),
+            began: Instant::now(),
             survey_at: Instant::now(),
+            speed: 1,
             root,
         })
+    }
+
+    /// Lets time pass faster for the designs and for intervals of this daemon, to try a day in minutes. CPU time is not
+    /// scaled.
+    pub fn sped_up(self, speed: u32) -> Self {
+        let speed = speed.max(1);
+        Self { speed, history: History::new(SURVEY), ..self }
     }
 
     /// Keeps the designs in force until it is stopped. Superpages stay; the records say which were made.
@@ -101,7 +119,7 @@ impl Daemon {
             let used = sys::param::thread_cpu_time().saturating_sub(began);
             surroundings.status(&self.status);
             let pause = used.mul_f64(100.0 / self.config.machine.cpu_share);
-            surroundings.sleep(self.config.machine.interval.max(pause));
+            surroundings.sleep((self.config.machine.interval / self.speed).max(pause));
         }
         self.stop_executors();
     }
@@ -115,7 +133,7 @@ impl Daemon {
             let began = sys::param::thread_cpu_time();
             self.look();
             let used = sys::param::thread_cpu_time().saturating_sub(began);
-            self.survey_at = now + SURVEY.max(used.div_f64(SURVEY_SHARE));
+            self.survey_at = now + (SURVEY / self.speed).max(used.div_f64(SURVEY_SHARE));
         }
         self.count();
     }
@@ -155,7 +173,7 @@ impl Daemon {
         let members = Arc::clone(&pids);
         let policy = design.policy(Scale::X86);
         let members = move || lock(&members).clone();
-        let live = Live::supervise(policy, self.root.clone(), members, keeper);
+        let live = Live::supervise(policy, self.root.clone(), self.speed, members, keeper);
         Some(Executor { live, pids })
     }
 
@@ -171,9 +189,10 @@ impl Daemon {
         let earlier = self.shortages.front().map_or(now, |(_, earlier)| *earlier);
         let before = self.shortages.back().map_or(now, |(_, before)| *before);
         let settings = self.config.machine.give_back;
+        let leave_alone = settings.leave_alone / self.speed;
         let cause = now.cause(&before, &earlier, &settings);
         self.shortages.push_back((Instant::now(), now));
-        while self.shortages.front().is_some_and(|(at, _)| at.elapsed() > EARLIER) {
+        while self.shortages.front().is_some_and(|(at, _)| at.elapsed() * self.speed > EARLIER) {
             self.shortages.pop_front();
         }
         self.status.shortage = cause;
@@ -181,8 +200,7 @@ impl Daemon {
         let short = give_back::short_groups(&self.root, &enforced);
         for process in enforced {
             if cause.is_some() || short.contains(&process.pid) {
-                let split =
-                    give_back::from(&self.root, &process, &self.ledger, settings.leave_alone);
+                let split = give_back::from(&self.root, &process, &self.ledger, leave_alone);
                 self.status.given_back += split.split;
                 self.status.given_back_bytes =
                     ByteSize(self.status.given_back_bytes.bytes() + split.bytes);
@@ -194,6 +212,25 @@ impl Daemon {
     fn look(&mut self) {
         let found = self.members.kept();
         self.status.processes = found.map(|found| status::look(&self.root, found)).collect();
+        self.remember();
+    }
+
+    /// Adds the managed processes' figures to the history.
+    fn remember(&mut self) {
+        self.count();
+        let managed = self.status.processes.iter().filter(|kept| kept.mode == Mode::Enforce);
+        let mut coverage = Coverage::default();
+        managed.filter_map(|kept| kept.coverage).for_each(|one| coverage += one);
+        let status = &mut self.status;
+        let added = status.filled.bytes().saturating_sub(status.given_back_bytes.bytes());
+        self.history.add(Point {
+            seconds: self.began.elapsed().as_secs_f64() * f64::from(self.speed),
+            eligible: coverage.eligible,
+            on_superpages: coverage.on_superpages,
+            added: ByteSize(added),
+            cpu_seconds: status.cpu_seconds,
+        });
+        status.history = self.history.points().to_vec();
     }
 
     fn count(&mut self) {

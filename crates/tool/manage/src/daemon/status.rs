@@ -1,11 +1,14 @@
 //! What the manager keeps in force, as data.
 
+use std::collections::BTreeMap;
+
 use host::Root;
 use policy::Scale;
 use serde::{Deserialize, Serialize};
 use services::Process;
 use units::{ByteSize, Pid};
 
+use super::history::Point;
 use super::members::{Found, LeftAlone};
 use crate::config::{Cause, Mode};
 use crate::memory::{Coverage, Forbidden, Memory, Survey};
@@ -29,6 +32,8 @@ pub struct Status {
     pub observed: u64,
     /// Superpages made since the start.
     pub made: u64,
+    /// Attempts without a superpage, by reason; one superpage may take several attempts.
+    pub unmade: BTreeMap<String, u64>,
     /// Zeroed memory that filled them.
     pub filled: ByteSize,
     /// Superpages given back since the start.
@@ -36,16 +41,20 @@ pub struct Status {
     /// Zeroed memory in them, by samples.
     pub given_back_bytes: ByteSize,
     /// Longest call since the start, in seconds; `None`: none was made.
+    #[serde(deserialize_with = "units::seconds")]
     pub longest_seconds: Option<f64>,
     /// 99th percentile of the last calls, in seconds.
+    #[serde(deserialize_with = "units::seconds")]
     pub p99_seconds: Option<f64>,
     /// Superpages made per second at most, adapted to how long calls take.
+    #[serde(deserialize_with = "units::number")]
     pub rate: Option<f64>,
     /// Why none is made now.
     pub pause: Option<Pause>,
     /// Why superpages are given back now.
     pub shortage: Option<Cause>,
     /// CPU time of the manager since its start, in seconds.
+    #[serde(deserialize_with = "units::seconds")]
     pub cpu_seconds: f64,
     /// Why the last record could not be written; nothing is made meanwhile.
     pub unrecorded: Option<String>,
@@ -53,6 +62,8 @@ pub struct Status {
     pub processes: Vec<Kept>,
     /// Processes that a rule means and that get nothing.
     pub left_alone: Vec<LeftAlone>,
+    /// Figures of the managed processes over time, oldest first.
+    pub history: Vec<Point>,
 }
 
 /// A process for which a rule has a design.

@@ -1,17 +1,19 @@
 //! `OnlyManager`: one process manages a machine's processes at a time.
 //!
 //! The lock is flock(2) on a file that is never removed: the kernel releases it when the holder ends, also by SIGKILL,
-//! and no file that is locked can be replaced by another one.
+//! and no file that is locked can be replaced by another one. See docs/decisions/manage.md#5.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use units::Pid;
 
 /// The machine's lock.
 pub const LOCK: &str = "/run/superpage/manage.lock";
+/// Mode of its directory.
+const MODE: u32 = 0o711;
 /// Maximum length of a holder's line in bytes.
 const MAX_LINE: u64 = 32;
 
@@ -34,7 +36,7 @@ pub enum LockError {
         holder: Option<Pid>,
     },
     /// The file cannot be used.
-    #[error("cannot {doing} the lock {}: {source}; managing needs root", path.display())]
+    #[error("cannot {doing} the lock {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was tried.
         doing: &'static str,
@@ -53,8 +55,7 @@ impl OnlyManager {
     pub fn new(path: &Path) -> Result<Self, LockError> {
         let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
         if let Some(directory) = path.parent() {
-            sys::trust::directory(directory)
-                .map_err(|source| io("make the directory of", source))?;
+            make(directory).map_err(|source| io("make the directory of", source))?;
         }
         let mut options = sys::trust::no_links();
         // Readable by all: who asks in vain is told the pid.
@@ -81,6 +82,26 @@ impl Drop for OnlyManager {
     }
 }
 
+fn remedy(source: &io::Error) -> &'static str {
+    let is_denied = source.kind() == io::ErrorKind::PermissionDenied;
+    match is_denied && sys::param::effective_user() != 0 {
+        true => "; managing needs root",
+        false => "",
+    }
+}
+
+/// Makes the directory as other commands do that have files there: others may neither list nor fill it.
+fn make(directory: &Path) -> io::Result<()> {
+    sys::trust::check_as_root(directory)?;
+    match DirBuilder::new().mode(MODE).create(directory) {
+        // Restores the mode bits that the umask cleared.
+        Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(MODE))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    sys::trust::check_as_root(directory)
+}
+
 /// The pid in a locked file.
 fn holder(file: &File) -> Option<Pid> {
     let mut text = String::new();
@@ -99,6 +120,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("superpage/manage.lock");
         let first = OnlyManager::new(&path).unwrap();
+        let directory = std::fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(directory.permissions().mode() & 0o7777, MODE);
         let error = OnlyManager::new(&path).unwrap_err();
         let own = sys::param::own_pid();
         assert!(matches!(error, LockError::Held { holder: Some(pid) } if pid == own));

@@ -1,8 +1,10 @@
-//! Superpages made and split in a real process.
+//! Superpages made and split in a real process; the manager as it is packaged.
 
 #[allow(dead_code)]
 mod child;
 mod daemon;
+mod kubernetes;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! `superpage pool plan`: prints the number of pages that programs take of a pool, from their mappings.
 
-mod peak;
-
 use host::Root;
 use host::pool::{RelatedSettings, Status, exact};
 use launch::Word;
@@ -9,11 +7,11 @@ use serde_json::json;
 use services::{Application, Bound, LeftOut, Need, OwnFigure, SharedKind, Source};
 use units::{ByteSize, PageSize};
 
+use super::peak::{self, Peak};
 use super::show;
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
-use peak::Peak;
 
 /// Print how large a pool a program or running processes need.
 ///
@@ -48,7 +46,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         ));
     }
     let root = Root::real();
-    let status = super::status()?;
+    let status = Status::read(&root)?;
     let mut peak = Peak::new(&status)?;
     if args.command.is_empty() {
         let selected = targets::select(&root, &targets)?;
@@ -89,7 +87,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     if args.json {
         let command = (!args.command.is_empty()).then_some(&args.command);
-        super::print_json("superpage.pool-plan/2", plan.document(command))?;
+        exit::print_json("superpage.pool-plan/2", plan.document(command))?;
     } else {
         exit::print(&plan.text())?;
     }
@@ -171,13 +169,22 @@ impl Plan {
                 show::pages(Some(row.need.pages()), row.size),
                 row.need.held_pages.to_string(),
                 show::known(row.free),
-                row.to_have(row.need.pages()),
+                row.to_have(self.wanted(row)),
             ]
         });
         let header = ["pages", "shared", "private", "in all", "held", "free", "to have them"];
         text += &format!("\n{}", show::table(&header, rows.collect(), &[6]));
         if self.rows.iter().any(|row| row.need.pages() > 0) {
             text.push('\n');
+        }
+        for row in self.rows.iter().filter(|row| self.wanted(row) != row.need.pages()) {
+            text += &format!(
+                "to have them: {} pages of {}, by the applications' own figures, which count memory not mapped yet or leave \
+                 out what stays off the pool; for superpage run --pages hugetlb {} pages\n",
+                self.wanted(row),
+                row.size,
+                row.need.pages()
+            );
         }
         let has = |pages: fn(&Need) -> u64| self.rows.iter().any(|row| pages(&row.need) > 0);
         if has(|need| need.shared_pages) {
@@ -205,6 +212,13 @@ impl Plan {
             text += &self.application(figure);
         }
         text + &self.lines()
+    }
+
+    /// Pages that a pool should have: by the applications' own figures if there are any for its size, else by the mappings.
+    fn wanted(&self, row: &Row) -> u64 {
+        let own = self.figures.iter().filter(|it| it.page_bytes == Some(row.size));
+        let own = own.filter_map(|it| it.pages).reduce(u64::saturating_add);
+        own.unwrap_or(row.need.pages())
     }
 
     /// The shared objects and the processes, largest first.
@@ -272,10 +286,8 @@ impl Plan {
                 Source::Mapping => "the length of its shared mapping",
                 Source::Settings | Source::None => "from its settings",
             };
-            let row = self.rows.iter().find(|row| row.size == size);
-            let have = row.map_or(String::new(), |row| format!("; {}", row.to_have(pages)));
             let bytes = show::bytes(pages, size);
-            text += &format!("{bound}{pages} pages of {size} ({bytes}), {source}{have}\n");
+            text += &format!("{bound}{pages} pages of {size} ({bytes}), {source}\n");
         } else if figure.application == Application::Redis {
             text += "it asks for no pages of a pool, and under superpage run jemalloc's memory (MAP_NORESERVE) stays off the \
                      pool; use THP (superpage run)\n";
@@ -329,17 +341,14 @@ impl Plan {
         }
         let default = self.status.default;
         if let Some(row) = self.rows.iter().find(|row| Some(row.size) == default) {
-            let own = self.figures.iter().filter(|it| it.page_bytes == default);
-            let own = own.filter_map(|it| it.pages).reduce(u64::saturating_add);
-            let pages = own.unwrap_or(row.need.pages());
+            let pages = self.wanted(row);
             let has = self.status.persistent(row.size, None).ok();
             if let (Some(missing), Some(has)) = (row.missing(pages), has)
                 && pages > 0
             {
                 let all = has.saturating_add(missing);
-                let of = if own.is_some() { " (the applications' own figures)" } else { "" };
                 text += &format!(
-                    "\nat boot{of}: vm.nr_hugepages = {all} in /etc/sysctl.d, or superpage pool boot {}:{all} --format systemd\n",
+                    "\nat boot: vm.nr_hugepages = {all} in /etc/sysctl.d, or superpage pool boot {}:{all} --format systemd\n",
                     exact(row.size.bytes())
                 );
             }
