@@ -23,6 +23,9 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let _ = text.parse::<PoolName>();
     let _ = text.parse::<Change>();
     let _ = text.parse::<host::pool::mounts::Owner>();
+    if let Ok(series) = experiment::running::metric::Series::parse(text) {
+        let _ = series.find(text);
+    }
     let _ = text.parse::<workload::Workload>();
     let _ = text.parse::<workload::Graph>();
 });

@@ -1,5 +1,6 @@
 //! `superpage compare --pid` on a real program.
 
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -122,6 +123,65 @@ fn a_service_is_compared_and_left_as_it_was_found() {
     assert!(stdout(&again).contains("thp vs base"), "{}", stdout(&again));
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<use href").count(), blocks.len() + 2, "a mark of each block, a key");
+}
+
+/// Serves a page with the counter's value to every client, as long as the test runs.
+fn serve(counter: PathBuf) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let value = std::fs::read_to_string(&counter).unwrap_or_default();
+            let page = format!("# TYPE updates_total counter\nupdates_total{{a=\"b\"}} {value}");
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{page}");
+        }
+    });
+    url
+}
+
+#[test]
+fn a_counter_of_a_page_of_metrics_is_divided_by_cpu_time() {
+    testkit::lock_machine!(shared);
+    let Some(service) = Service::start() else { return };
+    let file = service.dir.path().join("compared.json");
+    let url = serve(service.counter());
+    let pid = service.child.id().to_string();
+    let output = run(&[
+        "compare",
+        "--pid",
+        &pid,
+        "--metric-url",
+        &url,
+        "--metric-series",
+        "updates_total{a=\"b\"}",
+        "--metric-per",
+        "cpu-second",
+        "--arm",
+        "base",
+        "--aa",
+        "--block",
+        "100ms",
+        "--settle",
+        "0s",
+        "--max-runs",
+        "2",
+        "-q",
+        "--json",
+        "-o",
+        file.to_str().unwrap(),
+    ]);
+    if cannot(&output, &file) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(saved["metric"]["per"], "cpu-second", "{saved}");
+    assert_eq!(saved["metric"]["name"], "updates_total{a=\"b\"}", "{saved}");
+    let counted =
+        saved["blocks"].as_array().unwrap().iter().filter(|block| block["value"].is_number());
+    assert!(counted.count() >= 4, "{saved}");
 }
 
 #[test]

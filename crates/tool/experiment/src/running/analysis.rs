@@ -95,7 +95,7 @@ pub fn analyse(document: &Document) -> Analysis {
     };
     let judgements: Vec<_> = document.arms.iter().enumerate().skip(1).map(judge).collect();
     let begun = document.blocks.iter().filter(|block| block.purpose == Purpose::Measured);
-    let begun = begun.map(|block| block.round + 1).max().unwrap_or(0);
+    let begun = begun.map(|block| block.round.saturating_add(1)).max().unwrap_or(0);
     let warm_ups = document.blocks.iter().filter(|block| block.purpose != Purpose::Measured);
     let warm_up_seconds =
         warm_ups.map(|block| block.began_seconds + block.seconds).fold(0.0, f64::max);
@@ -115,7 +115,7 @@ pub fn analyse(document: &Document) -> Analysis {
         noise_floor: floor,
         rounds,
         dropped_rounds: begun.saturating_sub(rounds),
-        round_seconds: document.elapsed_seconds - warm_up_seconds,
+        round_seconds: (document.elapsed_seconds - warm_up_seconds).max(0.0),
     }
 }
 

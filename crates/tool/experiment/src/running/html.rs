@@ -142,7 +142,7 @@ fn dot(document: &Document, block: &Block, x: &str, y: f64) -> Element {
     let told = format!(
         "{}, round {}: {}, {} on superpages",
         arm.map_or("as found", |arm| &arm.name),
-        block.round + 1,
+        u64::from(block.round) + 1,
         known(block.value, format::figure),
         known(block.before.share(), format::percent)
     );
@@ -224,7 +224,7 @@ fn all(document: &Document, analysis: &Analysis) -> Element {
         vec![
             (index + 1).to_string(),
             arm.map_or("as found".to_string(), |arm| format::name(&arm.name, 40)),
-            (block.round + 1).to_string(),
+            (u64::from(block.round) + 1).to_string(),
             format::seconds(block.began_seconds),
             format::seconds(block.seconds),
             known(block.value, format::figure),
@@ -240,7 +240,7 @@ fn all(document: &Document, analysis: &Analysis) -> Element {
     let list = table("Every block, in order", true, head, rows.collect());
     let discarded = analysis.arms.iter().flat_map(|arm| {
         let told = |one: &super::analysis::Discarded| {
-            el("li").text(format!("{}, round {}: {}", arm.name, one.round + 1, one.why))
+            el("li").text(format!("{}, round {}: {}", arm.name, u64::from(one.round) + 1, one.why))
         };
         arm.discarded.iter().map(told)
     });
