@@ -1,11 +1,14 @@
 /* Programs whose gain from superpages is measured beside what `superpage advise` says: scripts/advise-check.
  *
- * programs NAME SECONDS: prepares, prints "ready", works for SECONDS of CPU time (0: until it is ended), and prints
- * "rate N", the work per second of CPU time. Memory comes from malloc, so that how it is backed is decided outside. */
+ * programs NAME SECONDS [COUNTER]: prepares, prints "ready", works for SECONDS of CPU time (0: until it is ended), and
+ * prints "rate N", the work per second of CPU time. Memory comes from malloc, so that how it is backed is decided
+ * outside. COUNTER is a file that holds the work done and the nanoseconds of CPU time at that moment, two 64-bit words. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static uint64_t state = 88172645463325252ull;
@@ -192,8 +195,21 @@ static const struct { const char *name; void (*prepare)(void); uint64_t (*work)(
     {"small", small_prepare, small}, {"sort", sort_prepare, sort},
 };
 
+static volatile uint64_t *counter_at(const char *path) {
+    static volatile uint64_t none[2];
+    if (!path) return none;
+    int file = open(path, O_RDWR);
+    void *at = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        perror(path);
+        exit(1);
+    }
+    return at;
+}
+
 int main(int argc, char **argv) {
-    for (size_t i = 0; argc == 3 && i < sizeof all / sizeof *all; i++) {
+    volatile uint64_t *counter = counter_at(argc == 4 ? argv[3] : NULL);
+    for (size_t i = 0; argc >= 3 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(argv[1], all[i].name)) continue;
         double seconds = atof(argv[2]);
         all[i].prepare();
@@ -202,10 +218,13 @@ int main(int argc, char **argv) {
         fflush(stdout);
         double begun = cpu(), now = begun;
         uint64_t done = 0;
-        while (seconds == 0 || now - begun < seconds) done += all[i].work(), now = cpu();
+        while (seconds == 0 || now - begun < seconds) {
+            done += all[i].work(), now = cpu();
+            counter[0] = done, counter[1] = (now - begun) * 1e9;
+        }
         printf("rate %.0f\n", done / (now - begun));
         return 0;
     }
-    fprintf(stderr, "usage: programs NAME SECONDS\n");
+    fprintf(stderr, "usage: programs NAME SECONDS [COUNTER]\n");
     return 2;
 }
