@@ -23,7 +23,7 @@ mod working_set;
 
 use std::collections::BTreeMap;
 
-use prediction::{Prices, Sequential};
+use prediction::{Near, Prices, Sequential};
 
 use self::popularity::Popularity;
 use self::price::Table;
@@ -39,6 +39,19 @@ pub struct Costs {
     pub accesses: Prices,
     /// Nanoseconds of a base page that is read in the only stream.
     pub one_stream: Sequential,
+    /// On base pages with neighbouring frames; `None`: not known apart.
+    pub near: Option<Near>,
+}
+
+impl Costs {
+    /// The costs for a process with this spread of frames: [`prediction::Frames::spread`].
+    pub fn at(&self, spread: Option<f64>) -> Self {
+        let accesses = match (&self.near, spread) {
+            (Some(near), Some(spread)) => near.at(&self.accesses, spread),
+            _ => self.accesses.clone(),
+        };
+        Self { accesses, one_stream: self.one_stream, near: None }
+    }
 }
 
 /// What the model finds.
@@ -183,7 +196,7 @@ pub(crate) mod tests {
             sequential_writes: Sequential { base: 160.0, superpage: 160.0 },
             faults: Faults { base: 1000.0, superpage: 100_000.0 },
         };
-        Costs { accesses, one_stream: Sequential { base: 220.0, superpage: 200.0 } }
+        Costs { accesses, one_stream: Sequential { base: 220.0, superpage: 200.0 }, near: None }
     }
 
     fn seen(at: usize, address: u64, on: On) -> Seen {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::advise::{Advice, AdviceError, Costs, Damon, Remedy, Verdict, Why};
 use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
-use prediction::{Prices, Sequential};
+use prediction::{Near, Prices, Sequential};
 use report::format::counted;
 use serde::{Deserialize, Serialize};
 use services::Process;
@@ -55,7 +55,7 @@ Exit codes: 0 advice, also without a gain; 1 unknown, with the reason; 2 wrong u
 possible on this machine.";
 
 const SCHEMA: &str = "superpage.advise/1";
-const PRICES: &str = "superpage.prices/1";
+const PRICES: &str = "superpage.prices/2";
 /// Largest footprint whose prices are measured.
 const MOST: ByteSize = ByteSize::gib(1);
 /// Smallest footprint whose prices are useful.
@@ -74,6 +74,8 @@ struct PriceFile {
     prices: Prices,
     /// Nanoseconds of a base page read in one stream.
     one_stream: Sequential,
+    /// Prices on base pages with neighbouring frames; null: not known apart.
+    near: Option<Near>,
 }
 
 #[derive(Debug, Serialize)]
@@ -203,6 +205,7 @@ fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
             processor,
             prices: prices.accesses.clone(),
             one_stream: prices.one_stream,
+            near: prices.near.clone(),
         };
         files::write(path, false, exit::to_json(&file)?)?;
     }
@@ -211,7 +214,7 @@ fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
 
 fn measure(most: ByteSize, machine: &Snapshot) -> Result<Costs, PricesError> {
     let what = "measuring what accesses cost on this machine";
-    let mut samples = Samples::new(most, facts::superpage(machine))?;
+    let mut samples = Samples::new(most, facts::superpage(machine))?.with_near_frames();
     let mut progress = Progress::new(false, what);
     let measured = samples.visit(|done, of| {
         progress.tell(done as u64, Some(of as u64), || what.to_string());
@@ -220,7 +223,7 @@ fn measure(most: ByteSize, machine: &Snapshot) -> Result<Costs, PricesError> {
     progress.clear();
     measured?;
     let one_stream = one_stream(LEAST, facts::superpage(machine))?;
-    Ok(Costs { accesses: samples.prices(), one_stream })
+    Ok(Costs { accesses: samples.prices(), one_stream, near: samples.near() })
 }
 
 fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
@@ -237,7 +240,7 @@ fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
         return Err(bad(format!("measured on {of}, and this is {here}; give another file")));
     }
     file.prices.check().map_err(|error| bad(error.to_string()))?;
-    Ok(Costs { accesses: file.prices, one_stream: file.one_stream })
+    Ok(Costs { accesses: file.prices, one_stream: file.one_stream, near: file.near })
 }
 
 fn unpriced(error: PricesError) -> Failure {
