@@ -21,7 +21,7 @@ const MIN_OCTAVE: usize = 6;
 /// Number of measurements per visit, of which the median is used.
 const REPEATS: u64 = 3;
 /// Number of measurements per visit if frames matter: [`Samples::with_near_frames`].
-const NEAR_REPEATS: u64 = 7;
+const NEAR_REPEATS: u64 = 5;
 /// Number of measurements of far accesses, of which the median is used.
 const FAR_REPEATS: u64 = 9;
 /// Approximate duration of one measurement, in nanoseconds.
@@ -118,7 +118,8 @@ impl FarAccesses {
                 point.sample(&mut sides, bytes, *kernel, repeat == 0, repeat);
             }
         }
-        let [dependent, independent] = points.map(|point| [BASE, SUPERPAGE].map(|side| middle(&point.times[side])));
+        let [dependent, independent] =
+            points.map(|point| [BASE, SUPERPAGE].map(|side| middle(&point.times[side])));
         Ok(Self { memory: ByteSize(bytes as u64), dependent, independent })
     }
 }
@@ -298,8 +299,7 @@ impl Samples {
         if self.spread.is_empty() {
             return None;
         }
-        let [dependent, reads, writes] =
-            [0, 1, 2].map(|kernel| self.curve(kernel, NEAR, &middle));
+        let [dependent, reads, writes] = [0, 1, 2].map(|kernel| self.curve(kernel, NEAR, &middle));
         Some(Near { dependent, reads, writes, spread: self.spread.clone() })
     }
 }

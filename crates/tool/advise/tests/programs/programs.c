@@ -185,10 +185,14 @@ static uint64_t queue(void) {
     return 1 << 14;
 }
 
+#include "unseen.c"
+
 static const struct { const char *name; void (*prepare)(void); uint64_t (*work)(void); } all[] = {
     {"gups", gups_prepare, gups}, {"chase", chase_prepare, chase}, {"hash", hash_prepare, hash},
     {"search", search_prepare, search}, {"sum", sum_prepare, sum}, {"compute", compute_prepare, compute},
     {"small", small_prepare, small}, {"queue", queue_prepare, queue},
+    {"btree", btree_prepare, btree}, {"lru", lru_prepare, lru}, {"transpose", transpose_prepare, transpose},
+    {"parse", parse_prepare, parse}, {"graph", graph_prepare, graph}, {"matrix", matrix_prepare, matrix},
 };
 
 static volatile uint64_t *counter_at(const char *path) {
