@@ -55,9 +55,9 @@ Exit codes: 0 advice, also without a gain; 1 unknown, with the reason; 2 wrong u
 possible on this machine.";
 
 const SCHEMA: &str = "superpage.advise/1";
-const PRICES: &str = "superpage.prices/2";
+const PRICES: &str = "superpage.prices/1";
 /// Largest footprint whose prices are measured.
-const MOST: ByteSize = ByteSize::gib(1);
+const MOST: ByteSize = ByteSize::mib(512);
 /// Smallest footprint whose prices are useful.
 const LEAST: ByteSize = ByteSize::mib(256);
 /// Most processes sampled together.

@@ -4,6 +4,8 @@
 //! Changes no setting of the machine.
 //! See docs/decisions/prediction.md#2.
 
+use std::time::{Duration, Instant};
+
 use host::Root;
 use prediction::{Curve, Faults, Frames, Near, Pair, Prices, Sequential};
 use sys::SysError;
@@ -22,10 +24,16 @@ const MIN_OCTAVE: usize = 6;
 const REPEATS: u64 = 3;
 /// Number of measurements per visit if frames matter: [`Samples::with_near_frames`].
 const NEAR_REPEATS: u64 = 5;
+/// Fewest of these measurements, however long they take on a busy machine.
+const MIN_NEAR_REPEATS: u64 = 2;
+/// Time after which no further round of these measurements begins.
+const MAX_NEAR_TIME: Duration = Duration::from_secs(10);
+/// Index of the first footprint at which base pages with neighbouring frames are measured: 1,024 pages.
+const NEAR_FROM: usize = 4;
 /// Number of measurements of far accesses, of which the median is used.
 const FAR_REPEATS: u64 = 9;
 /// Approximate duration of one measurement, in nanoseconds.
-const SLICE: f64 = 12e6;
+const SLICE: f64 = 8e6;
 /// Minimum and maximum number of accesses of one measurement.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum size of the largest footprint, in bytes; larger than every cache.
@@ -137,7 +145,7 @@ pub fn one_stream(
     let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
     let bytes = superpage.floor(memory.bytes()) as usize;
     let mut sides = [
-        Side::new(bytes, superpage, Advice::NoHugePage, Touched::InTurns)?,
+        Side::new(bytes, superpage, Advice::NoHugePage, Touched::Apart)?,
         Side::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?,
     ];
     let pages = sys::param::page_size().count(bytes as u64) as f64;
@@ -196,25 +204,37 @@ impl Samples {
             false => Err(PricesError::Interrupted),
         };
         next(0)?;
-        let touched = if self.with_near { Touched::Apart } else { Touched::InOrder };
-        let mut sides = vec![
-            Side::new(self.bytes, self.superpage, Advice::NoHugePage, touched)?,
-            Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
-        ];
-        if self.with_near {
-            sides.push(Side::with_near_frames(self.bytes, self.superpage)?);
-            self.spread = sides[0].spread(&self.footprints);
-        }
+        // Superpages first: base pages take frames from anywhere.
+        let superpage = Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
+        let near = match self.with_near {
+            // Contiguous memory may be short for as much again; then nothing is known apart.
+            true => Side::with_near_frames(self.bytes, self.superpage).ok(),
+            false => None,
+        };
+        let touched = if near.is_some() { Touched::Apart } else { Touched::InOrder };
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, touched)?;
+        self.spread = match near {
+            Some(_) => base.spread(&self.footprints),
+            None => Vec::new(),
+        };
+        let mut sides = vec![base, superpage];
+        sides.extend(near);
         let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
         // Loop over rounds outermost: a disturbance of a second then spoils one sample of several points, not all
         // samples of one point.
+        let begun = Instant::now();
         for repeat in 0..=self.repeats {
+            if self.with_near && repeat > MIN_NEAR_REPEATS && begun.elapsed() > MAX_NEAR_TIME {
+                break;
+            }
             next(repeat as usize)?;
             let footprints = self.footprints.iter().enumerate();
             for (points, (place, footprint)) in self.points.iter_mut().zip(footprints) {
+                // Few pages are translated alike, wherever their frames are.
+                let number = if place < NEAR_FROM { sides.len().min(2) } else { sides.len() };
                 for (kernel, point) in kernels.iter().zip(points) {
                     let seed = (place as u64) << 8 | repeat;
-                    point.sample(&mut sides, *footprint, *kernel, repeat == 0, seed);
+                    point.sample(&mut sides[..number], *footprint, *kernel, repeat == 0, seed);
                 }
             }
         }
@@ -223,7 +243,8 @@ impl Samples {
         sides.truncate(2);
         let superpage = sides.pop();
         drop(sides);
-        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
+        let touched = if self.with_near { Touched::Apart } else { Touched::InTurns };
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, touched)?;
         if let Some(superpage) = superpage {
             self.visit_in_order(&mut [base, superpage]);
         }
@@ -289,8 +310,11 @@ impl Samples {
     }
 
     fn curve(&self, kernel: usize, side: usize, middle: &dyn Fn(&[f64]) -> f64) -> Curve {
-        let ns = self.points.iter().map(|point| middle(&point[kernel].times[side])).collect();
-        Curve { first: MIN_OCTAVE, ns }
+        let ns = |point: &[Point; 3]| {
+            let times = &point[kernel].times;
+            middle(if times[side].is_empty() { &times[BASE] } else { &times[side] })
+        };
+        Curve { first: MIN_OCTAVE, ns: self.points.iter().map(ns).collect() }
     }
 
     /// The median prices on base pages with neighbouring frames. `None`: not asked for, or the frames of the other base
@@ -318,8 +342,18 @@ enum Touched {
     /// Four quarters in turns, as STREAM's arrays are filled. (Measured in order, STREAM's translation seemed to cost
     /// nothing; it really cost 13 %.)
     InTurns,
-    /// In turns with as many pages of other memory, which is then freed, so that the frames are not neighbours.
+    /// In turns with pages of other memory, which is then freed, so that the frames are not neighbours.
     Apart,
+}
+
+/// Pages of other memory touched after the page at `place` of `bytes` bytes: more at the begin, so that small footprints
+/// are as far apart as the few hot pages of a program. In all 1.75 times the memory.
+fn apart(place: usize, bytes: usize) -> usize {
+    match place {
+        _ if place < bytes / 16 => 7,
+        _ if place < bytes / 4 => 3,
+        _ => 1,
+    }
 }
 
 impl Side {
@@ -340,16 +374,20 @@ impl Side {
         let parts = if touched == Touched::InTurns { 4 } else { 1 };
         let (stretch, bytes_mut) = (bytes / parts, memory.bytes_mut());
         let mut between = match touched {
-            Touched::Apart => Some(Mapping::aligned(bytes, superpage)?),
+            Touched::Apart => Some(Mapping::aligned(2 * bytes, superpage)?),
             _ => None,
         };
         if let Some(between) = &mut between {
             between.advise(advice)?;
         }
+        let mut next = 0;
         for at in (0..stretch).step_by(page) {
             (0..parts).for_each(|part| bytes_mut[part * stretch + at] = 0);
             if let Some(between) = &mut between {
-                between.bytes_mut()[at] = 0;
+                for _ in 0..apart(at, bytes) {
+                    between.bytes_mut()[next] = 0;
+                    next += page;
+                }
             }
         }
         drop(between);

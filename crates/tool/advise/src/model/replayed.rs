@@ -185,6 +185,7 @@ impl Steps {
                     Some((at, from)) if chased[from as usize] => chance(at),
                     _ => 0.0,
                 };
+
                 let shown = OVERLAPPED + (1.0 - OVERLAPPED) * waits;
                 let latency = |chased: f64, many: f64| {
                     waits * chased + (1.0 - waits) * OVERLAPPED * many * by
