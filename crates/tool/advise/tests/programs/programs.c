@@ -159,7 +159,8 @@ static uint64_t small(void) {
     return 1 << 22;
 }
 
-/* A priority queue of 32 million random words: the greatest is replaced by a random one. */
+/* A priority queue of 32 million random words: a random number is taken from the greatest (the hold model, which
+ * stays the same for years). */
 static uint64_t sift(uint64_t from, uint64_t count) {
     uint64_t value = table[from], steps = 0;
     for (uint64_t child; (child = 2 * from + 1) < count; from = child, steps++) {
@@ -172,13 +173,13 @@ static uint64_t sift(uint64_t from, uint64_t count) {
 }
 static void queue_prepare(void) {
     table = get((size_t)SORTED / 2 * sizeof *table);
-    for (uint64_t i = 0; i < SORTED / 2; i++) table[i] = draw();
+    for (uint64_t i = 0; i < SORTED / 2; i++) table[i] = (1ull << 63) + (draw() >> 8);
     for (uint64_t at = SORTED / 4; at-- > 0;) sift(at, SORTED / 2);
 }
 static uint64_t queue(void) {
     uint64_t steps = 0;
     for (int i = 0; i < 1 << 14; i++) {
-        table[0] = draw();
+        table[0] -= draw() >> 8;
         steps += sift(0, SORTED / 2);
     }
     sink = steps;
