@@ -172,8 +172,12 @@ pub fn advise(
     let accesses = Accesses::new(&sampled, windows, &mut code, &space);
     let user_share = usage.user_share.unwrap_or(1.0);
     let spread = spread(&space);
-    let prices = prices.at(spread);
-    let found = accesses.estimate(&prices, user_share, usage.faults_per_second);
+    let estimate = |prices: &Costs| accesses.estimate(prices, user_share, usage.faults_per_second);
+    let mut found = estimate(&prices.at(spread));
+    if spread.is_none() && prices.near.is_some() {
+        // Frames may be neighbours: then base pages cost least.
+        found.verdict = found.verdict.down_to(&estimate(&prices.at(Some(1.0))).verdict);
+    }
     let regions = regions(&space, &accesses, &found.estimate, user_share);
     let sum = |bytes: fn(&Region) -> ByteSize| {
         ByteSize(regions.iter().map(|region| bytes(region).bytes()).sum())

@@ -99,7 +99,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they told.
+    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they show.
     pub fn new(seen: &[Seen], counts: &BTreeMap<u64, u32>) -> Self {
         let visit =
             |one: &Seen| Visit { thread: one.thread, time: one.time, address: one.access.address };
