@@ -2,7 +2,7 @@
 //!
 //! Samples are milliseconds apart, so neighbouring pages are never seen. But what goes through memory in order goes at
 //! a nearly constant rate: the bytes between two samples, divided by the time between them, are the same for most
-//! pairs. Random addresses give every rate, of both signs.
+//! pairs. Random addresses give every rate, of both signs. See docs/decisions/advise.md#7.
 
 use std::collections::BTreeMap;
 

@@ -240,6 +240,9 @@ fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
         return Err(bad(format!("measured on {of}, and this is {here}; give another file")));
     }
     file.prices.check().map_err(|error| bad(error.to_string()))?;
+    if let Some(near) = &file.near {
+        near.check(&file.prices).map_err(|error| bad(error.to_string()))?;
+    }
     Ok(Costs { accesses: file.prices, one_stream: file.one_stream, near: file.near })
 }
 

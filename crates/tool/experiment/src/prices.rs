@@ -190,7 +190,8 @@ impl Samples {
     }
 
     /// Also measures base pages with neighbouring frames, and moves the frames of the other base pages apart:
-    /// [`Samples::near`]. A visit then needs three times the memory, and another time as much for a moment.
+    /// [`Samples::near`]. A visit then needs five times the memory for a moment.
+    /// See docs/decisions/advise.md#6.
     pub fn with_near_frames(self) -> Self {
         Self { with_near: true, repeats: NEAR_REPEATS, ..self }
     }

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Curve, Pair, Prices};
+use crate::{Curve, Pair, PriceError, Prices};
 
 /// Frames of one cache line of a page table.
 const GROUP: u64 = 8;
@@ -81,6 +81,32 @@ pub struct Near {
 }
 
 impl Near {
+    /// Checks that every curve is usable, and has the footprints of `prices`.
+    ///
+    /// # Errors
+    /// A curve of other footprints, an invalid time, or an invalid spread.
+    pub fn check(&self, prices: &Prices) -> Result<(), PriceError> {
+        let pairs = [
+            ("near dependent", &self.dependent, &prices.dependent),
+            ("near reads", &self.reads, &prices.reads),
+            ("near writes", &self.writes, &prices.writes),
+        ];
+        for (curve, near, pair) in pairs {
+            let (first, number) = (pair.base.first, pair.base.ns.len());
+            if (near.first, near.ns.len(), self.spread.len()) != (first, number, number) {
+                return Err(PriceError::Curve { curve, what: "has other footprints than prices" });
+            }
+            if near.ns.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {
+                return Err(PriceError::Curve { curve, what: "holds an invalid time" });
+            }
+        }
+        let most = GROUP as f64;
+        match self.spread.iter().all(|spread| (1.0..=most).contains(spread)) {
+            true => Ok(()),
+            false => Err(PriceError::Curve { curve: "near", what: "has a spread beyond 1 to 8" }),
+        }
+    }
+
     /// The prices of base pages whose frames have this spread.
     pub fn at(&self, prices: &Prices, spread: f64) -> Prices {
         let mut prices = prices.clone();
@@ -137,6 +163,10 @@ mod tests {
         let near = || curve(70.0);
         let near =
             Near { dependent: near(), reads: near(), writes: near(), spread: vec![1.0, 4.0] };
+        assert!(near.check(&prices).is_ok());
+        let bad = |spread| Near { spread, ..near.clone() }.check(&prices);
+        assert!(bad(vec![1.0]).unwrap_err().to_string().contains("footprints"));
+        assert!(bad(vec![1.0, f64::NAN]).unwrap_err().to_string().contains("spread"));
         for (spread, expected) in [(1.0, 70.0), (2.0, 80.0), (4.0, 100.0), (8.0, 130.0)] {
             let at = near.at(&prices, spread);
             assert_eq!(at.reads.base.ns, [4.0, expected], "{spread}");

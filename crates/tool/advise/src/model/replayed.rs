@@ -1,4 +1,5 @@
 //! What replays say about instructions: their windows, timed on base pages, on superpages and without translation.
+//! See docs/decisions/advise.md#2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
