@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 
 /// Types that derive Deserialize, but are read only from files that this process wrote.
-const NOT_READ_BACK: [(&str, &str); 5] = [
+const NOT_READ_BACK: [(&str, &str); 6] = [
     ("crates/tool/prediction/src/demand.rs", "computed from a trace"),
     ("crates/tool/prediction/src/prices.rs", "measured, and checked by Prices::check"),
+    ("crates/tool/prediction/src/frames.rs", "measured, and checked by Near::check"),
     ("crates/tool/walk-cost/src/", "printed; shares are checked by Interval"),
     ("crates/shared/workload-streams/src/", "tables that are compiled in"),
     ("crates/shared/workload/src/", "printed by a child of this process"),

@@ -15,7 +15,7 @@ use crate::code::Code;
 use crate::combine::Footprint;
 use crate::damon::Damon;
 use crate::fleet::cpus;
-use crate::memory::is_eligible;
+use crate::memory::{is_eligible, spread};
 use crate::model::{Costs, Estimate};
 use crate::peek::{Peek, Running};
 use crate::remedy::{Remedy, remedies_of};
@@ -138,6 +138,9 @@ pub struct Look {
     pub windows: usize,
     /// Share of the samples whose instruction was replayed often enough.
     pub replayed: f64,
+    /// Groups of eight neighbouring frames that the base pages are in, as a multiple of the fewest possible, 1 to 8;
+    /// `None`: unknown.
+    pub spread: Option<f64>,
     /// DAMON, which was not used.
     pub damon: Damon,
     /// Whether there is a PMU, whose samples would have addresses.
@@ -191,7 +194,13 @@ pub fn advise(
         Code::new(Box::new(move |address, buffer: &mut [u8]| peek.read(address, buffer)));
     let accesses = Accesses::new(&sampled, windows, &mut code, &space);
     let user_share = usage.user_share.unwrap_or(1.0);
-    let found = accesses.estimate(prices, user_share, usage.faults_per_second);
+    let spread = spread(&space);
+    let estimate = |prices: &Costs| accesses.estimate(prices, user_share, usage.faults_per_second);
+    let mut found = estimate(&prices.at(spread));
+    if spread.is_none() && prices.near.is_some() {
+        // Frames may be neighbours: then base pages cost least.
+        found.verdict = found.verdict.down_to(&estimate(&prices.at(Some(1.0))).verdict);
+    }
     let regions = regions(&space, &accesses, &found.estimate, user_share);
     let sum = |bytes: fn(&Region) -> ByteSize| {
         ByteSize(regions.iter().map(|region| bytes(region).bytes()).sum())
@@ -244,6 +253,7 @@ pub fn advise(
             pages: found.estimate.pages,
             windows: found.estimate.windows,
             replayed: found.estimate.replayed,
+            spread,
             damon: Damon::probe(root),
             has_pmu: Pmu::read(root).is_ok_and(|pmu| pmu.is_some()),
         },

@@ -2,7 +2,7 @@
 //!
 //! A gain of 10 % saves 1 - 1/1.1 of a process's CPU time. Saved CPU time adds up over processes, gains do not: so the
 //! saved shares are averaged, weighted by CPU time. The bounds are averaged too, because the error of the model, which is
-//! most of an interval, has the same sign for all processes. See docs/decisions/advise.md#6.
+//! most of an interval, has the same sign for all processes. See docs/decisions/advise.md#8.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Advice of many nodes joined into one table by service.
 //!
 //! Documents are added one at a time; of each node and service about a hundred bytes are kept. A node counts once: of
-//! several documents the newest stays. See docs/decisions/advise.md#6.
+//! several documents the newest stays. See docs/decisions/advise.md#8.
 
 use std::collections::{BTreeMap, HashMap};
 

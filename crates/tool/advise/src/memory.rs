@@ -1,7 +1,9 @@
 //! The memory that an access is to.
 
 use host::coverage::MappingKind;
+use prediction::Frames;
 use services::{AddressSpace, Extent};
+use sys::pagemap::Pagemap;
 use units::Pid;
 
 use crate::code::Access;
@@ -66,6 +68,38 @@ impl On {
             pages => Self::Base { resident: pages.map_or(1, |pages| pages.resident().max(1)) },
         })
     }
+}
+
+/// Blocks whose frames are read at once: the kernel holds the mmap lock meanwhile.
+const BLOCKS: usize = 16;
+/// Most blocks whose frames are read, evenly from all of them: 16 GiB in blocks of 2 MiB.
+const MAX_BLOCKS: usize = 8192;
+
+/// The spread of the frames of a process's base pages that superpages could hold: [`Frames::spread`]. `None`: no such
+/// pages, or the numbers of frames are hidden (they need CAP_SYS_ADMIN).
+pub fn spread(space: &AddressSpace) -> Option<f64> {
+    let pagemap = Pagemap::open(space.process.pid).ok()?;
+    let length = space.superpage.bytes();
+    let starts: Vec<u64> = space
+        .extents
+        .iter()
+        .filter(|extent| is_eligible(extent, space))
+        .flat_map(|extent| &extent.blocks)
+        .filter(|block| block.pages.huge == 0 && block.pages.resident() > 0)
+        .map(|block| block.start)
+        .collect();
+    let mut frames = Frames::default();
+    for starts in starts.chunks(BLOCKS).step_by(starts.len().div_ceil(MAX_BLOCKS).max(1)) {
+        for start in starts {
+            for frame in pagemap.frames(*start, start + length).ok()?.into_iter().flatten() {
+                if frame == 0 {
+                    return None;
+                }
+                frames.add(frame);
+            }
+        }
+    }
+    frames.spread()
 }
 
 /// Whether superpages could hold a mapping: memory without a file, at least a superpage long.

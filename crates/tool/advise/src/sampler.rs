@@ -116,14 +116,14 @@ impl<'a> Sampler<'a> {
         mut goes_on: impl FnMut(Duration, &[UserSample]) -> bool,
     ) -> Sampled {
         let begun = Instant::now();
-        let (mut looked, mut told) = (begun, 0);
+        let (mut looked, mut given) = (begun, 0);
         loop {
             let passed = begun.elapsed();
-            let new = &self.result.samples[told..];
+            let new = &self.result.samples[given..];
             if passed >= time || !goes_on(passed, new) {
                 break;
             }
-            told = self.result.samples.len();
+            given = self.result.samples.len();
             let wait = LOOK.min(time - passed);
             // Not longer: what is replayed should be of now.
             std::thread::sleep(SLEEP.min(wait));
@@ -213,7 +213,7 @@ fn threads(root: &Root, pid: Pid) -> Result<Vec<Pid>, SampleError> {
     Ok(names.iter().filter_map(|name| name.parse().ok().map(Pid)).collect())
 }
 
-/// Error numbers of perf_event_open(2) that are told apart.
+/// Error numbers of perf_event_open(2) that are distinguished.
 mod errno {
     pub const EPERM: i32 = 1;
     pub const ESRCH: i32 = 3;

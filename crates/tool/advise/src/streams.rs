@@ -2,7 +2,7 @@
 //!
 //! Samples are milliseconds apart, so neighbouring pages are never seen. But what goes through memory in order goes at
 //! a nearly constant rate: the bytes between two samples, divided by the time between them, are the same for most
-//! pairs. Random addresses give every rate, of both signs.
+//! pairs. Random addresses give every rate, of both signs. See docs/decisions/advise.md#7.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they told.
+    /// Finds what goes in order. `counts` are all samples by instruction pointer, whatever they show.
     pub fn new(seen: &[Seen], counts: &BTreeMap<u64, u32>) -> Self {
         let visit =
             |one: &Seen| Visit { thread: one.thread, time: one.time, address: one.access.address };
@@ -159,20 +159,20 @@ impl Orders {
         matches!(self.sites.get(&site), Some(Order::Sequential(_)))
     }
 
-    /// The values of all sites around `site` that go in order. In a loop over memory the wait for a line is seen at any of
-    /// its instructions.
-    pub fn loop_of<'a, T>(
-        &self,
-        site: u64,
-        values: &'a BTreeMap<u64, T>,
-    ) -> impl Iterator<Item = &'a T> {
-        let near = values.range(site.saturating_sub(2 * AROUND)..site + 2 * AROUND);
-        near.filter(|(site, _)| self.is_in_order(**site)).map(|(_, value)| value)
-    }
-
     /// Base pages that all streams pass in a second of CPU time.
     pub fn pages_per_second(&self, shifts: Shifts) -> f64 {
         self.streams.iter().map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
+    }
+
+    /// Number of distinct streams.
+    pub fn number_of_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Base pages that superpages could hold, and that streams pass in a second of CPU time.
+    pub fn eligible_pages_per_second(&self, shifts: Shifts) -> f64 {
+        let eligible = self.streams.iter().filter(|(_, is_eligible)| *is_eligible);
+        eligible.map(|(rate, _)| rate / f64::from(1u32 << shifts.base)).sum()
     }
 
     /// The share of a site's samples in which the thread waited, 0 to 1.

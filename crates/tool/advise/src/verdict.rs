@@ -16,9 +16,9 @@ use crate::replay::Window;
 use crate::sampler::Sampled;
 use crate::streams::Orders;
 
-/// Fewest samples with which a gain is told.
+/// Fewest samples for an estimate.
 pub const MIN_SAMPLES: usize = 300;
-/// Largest share of samples whose accesses are lost with which a gain is told.
+/// Largest share of samples whose accesses are lost for an estimate.
 pub const MAX_LOST: f64 = 0.5;
 /// Resamplings of the samples, whose estimates show the error of sampling.
 const RESAMPLINGS: usize = 24;
@@ -75,6 +75,17 @@ impl Verdict {
         match self {
             Self::Gain(range) | Self::None(range) => Some(*range),
             Self::Unknown(_) => None,
+        }
+    }
+
+    /// The same with the lower bound of another verdict, if that is lower.
+    pub(crate) fn down_to(self, other: &Self) -> Self {
+        let (Self::Gain(lower) | Self::None(lower)) = other else { return self };
+        let down = |range: Range| Range { low: range.low.min(lower.low), ..range };
+        match self {
+            Self::Gain(range) => Self::Gain(down(range)),
+            Self::None(range) => Self::None(down(range)),
+            Self::Unknown(why) => Self::Unknown(why),
         }
     }
 }
@@ -291,6 +302,15 @@ mod tests {
             panic!("no gain");
         };
         assert!((range.mid - (1.0 / (1.0 - 0.161) - 1.0)).abs() < 0.01, "{range:?}");
+    }
+
+    #[test]
+    fn an_interval_goes_down_to_that_of_other_prices() {
+        let range = |low| Range { low, mid: 0.2, high: 0.3 };
+        let gain = Verdict::Gain(range(0.1));
+        assert_eq!(gain.down_to(&Verdict::None(range(-0.1))), Verdict::Gain(range(-0.1)));
+        assert_eq!(gain.down_to(&Verdict::Gain(range(0.15))), gain);
+        assert_eq!(gain.down_to(&Verdict::Unknown(Why::Lost)), gain);
     }
 
     #[test]

@@ -4,11 +4,14 @@
 //! Changes no setting of the machine.
 //! See docs/decisions/prediction.md#2.
 
+use std::time::{Duration, Instant};
+
 use host::Root;
-use prediction::{Curve, Faults, Pair, Prices, Sequential};
+use prediction::{Curve, Faults, Frames, Near, Pair, Prices, Sequential};
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
-use units::{ByteSize, PageSize};
+use sys::pagemap::Pagemap;
+use units::{ByteSize, PageSize, Pid};
 use workload::priced::{self as kernels, Random, Word};
 
 use crate::first_touch::{first_touches, pages_of};
@@ -19,10 +22,18 @@ use crate::warm::{Blocks, warm};
 const MIN_OCTAVE: usize = 6;
 /// Number of measurements per visit, of which the median is used.
 const REPEATS: u64 = 3;
+/// Number of measurements per visit if frames matter: [`Samples::with_near_frames`].
+const NEAR_REPEATS: u64 = 5;
+/// Fewest of these measurements, however long they take on a busy machine.
+const MIN_NEAR_REPEATS: u64 = 2;
+/// Time after which no further round of these measurements begins.
+const MAX_NEAR_TIME: Duration = Duration::from_secs(10);
+/// Index of the first footprint at which base pages with neighbouring frames are measured: 1,024 pages.
+const NEAR_FROM: usize = 4;
 /// Number of measurements of far accesses, of which the median is used.
 const FAR_REPEATS: u64 = 9;
 /// Approximate duration of one measurement, in nanoseconds.
-const SLICE: f64 = 12e6;
+const SLICE: f64 = 8e6;
 /// Minimum and maximum number of accesses of one measurement.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum size of the largest footprint, in bytes; larger than every cache.
@@ -67,6 +78,12 @@ pub struct Samples {
     bytes: usize,
     footprints: Vec<usize>,
     points: Vec<[Point; 3]>,
+    /// Number of measurements per visit.
+    repeats: u64,
+    /// Whether base pages with neighbouring frames are measured too.
+    with_near: bool,
+    /// Spread of the other base pages' frames, by footprint; empty: unknown.
+    spread: Vec<f64>,
     /// Nanoseconds per base page in sequential order: reads, then writes; each on base pages and on superpages.
     sequential: [[Vec<f64>; 2]; 2],
     /// Nanoseconds of first touches: on base pages, and on superpages.
@@ -109,7 +126,8 @@ impl FarAccesses {
                 point.sample(&mut sides, bytes, *kernel, repeat == 0, repeat);
             }
         }
-        let [dependent, independent] = points.map(|point| point.times.map(|times| middle(&times)));
+        let [dependent, independent] =
+            points.map(|point| [BASE, SUPERPAGE].map(|side| middle(&point.times[side])));
         Ok(Self { memory: ByteSize(bytes as u64), dependent, independent })
     }
 }
@@ -127,7 +145,7 @@ pub fn one_stream(
     let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
     let bytes = superpage.floor(memory.bytes()) as usize;
     let mut sides = [
-        Side::new(bytes, superpage, Advice::NoHugePage, Touched::InTurns)?,
+        Side::new(bytes, superpage, Advice::NoHugePage, Touched::Apart)?,
         Side::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?,
     ];
     let pages = sys::param::page_size().count(bytes as u64) as f64;
@@ -156,42 +174,82 @@ impl Samples {
             (MIN_OCTAVE..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
         let points = footprints.iter().map(|_| Default::default()).collect();
         let (sequential, faults) = Default::default();
-        Ok(Self { superpage, base, bytes, footprints, points, sequential, faults, visits: 0 })
+        Ok(Self {
+            superpage,
+            base,
+            bytes,
+            footprints,
+            points,
+            repeats: REPEATS,
+            with_near: false,
+            spread: Vec::new(),
+            sequential,
+            faults,
+            visits: 0,
+        })
+    }
+
+    /// Also measures base pages with neighbouring frames, and moves the frames of the other base pages apart:
+    /// [`Samples::near`]. A visit then needs five times the memory for a moment.
+    /// See docs/decisions/advise.md#6.
+    pub fn with_near_frames(self) -> Self {
+        Self { with_near: true, repeats: NEAR_REPEATS, ..self }
     }
 
     /// Measures everything, on newly allocated memory. `step` gets the number of steps done and the total, and cancels
     /// by returning false.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
-        let of = REPEATS as usize + 3;
+        let of = self.repeats as usize + 3;
         let mut next = |done: usize| match step(done, of) {
             true => Ok(()),
             false => Err(PricesError::Interrupted),
         };
         next(0)?;
-        let mut sides = [
-            Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InOrder)?,
-            Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
-        ];
+        // Superpages first: base pages take frames from anywhere.
+        let superpage = Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
+        let near = match self.with_near {
+            // Contiguous memory may be short for as much again; then nothing is known apart.
+            true => Side::with_near_frames(self.bytes, self.superpage).ok(),
+            false => None,
+        };
+        let touched = if near.is_some() { Touched::Apart } else { Touched::InOrder };
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, touched)?;
+        self.spread = match near {
+            Some(_) => base.spread(&self.footprints),
+            None => Vec::new(),
+        };
+        let mut sides = vec![base, superpage];
+        sides.extend(near);
         let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
         // Loop over rounds outermost: a disturbance of a second then spoils one sample of several points, not all
         // samples of one point.
-        for repeat in 0..=REPEATS {
+        let begun = Instant::now();
+        for repeat in 0..=self.repeats {
+            if self.with_near && repeat > MIN_NEAR_REPEATS && begun.elapsed() > MAX_NEAR_TIME {
+                break;
+            }
             next(repeat as usize)?;
             let footprints = self.footprints.iter().enumerate();
             for (points, (place, footprint)) in self.points.iter_mut().zip(footprints) {
+                // Few pages are translated alike, wherever their frames are.
+                let number = if place < NEAR_FROM { sides.len().min(2) } else { sides.len() };
                 for (kernel, point) in kernels.iter().zip(points) {
                     let seed = (place as u64) << 8 | repeat;
-                    point.sample(&mut sides, *footprint, *kernel, repeat == 0, seed);
+                    point.sample(&mut sides[..number], *footprint, *kernel, repeat == 0, seed);
                 }
             }
         }
-        next(REPEATS as usize + 1)?;
+        next(self.repeats as usize + 1)?;
         // Free the old memory first: both together would need half as much memory again.
-        let [base, superpage] = sides;
-        drop(base);
-        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
-        self.visit_in_order(&mut [base, superpage]);
-        next(REPEATS as usize + 2)?;
+        sides.truncate(2);
+        let superpage = sides.pop();
+        drop(sides);
+        let touched = if self.with_near { Touched::Apart } else { Touched::InTurns };
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, touched)?;
+        if let Some(superpage) = superpage {
+            self.visit_in_order(&mut [base, superpage]);
+        }
+        next(self.repeats as usize + 2)?;
         let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
         for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
             let touches =
@@ -238,17 +296,9 @@ impl Samples {
     }
 
     fn priced(&self, middle: &dyn Fn(&[f64]) -> f64) -> Prices {
-        let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
-        for point in &self.points {
-            for (curves, point) in curves.iter_mut().zip(point) {
-                for (curve, times) in curves.iter_mut().zip(&point.times) {
-                    curve.push(middle(times));
-                }
-            }
-        }
-        let [dependent, reads, writes] = curves.map(|[base, superpage]| {
-            let curve = |ns| Curve { first: MIN_OCTAVE, ns };
-            Pair { base: curve(base), superpage: curve(superpage) }
+        let [dependent, reads, writes] = [0, 1, 2].map(|kernel| {
+            let curve = |side| self.curve(kernel, side, middle);
+            Pair { base: curve(BASE), superpage: curve(SUPERPAGE) }
         });
         let [sequential_reads, sequential_writes] =
             self.sequential.each_ref().map(|[base, superpage]| Sequential {
@@ -259,7 +309,30 @@ impl Samples {
         let faults = Faults { base, superpage };
         Prices { dependent, reads, writes, sequential_reads, sequential_writes, faults }
     }
+
+    fn curve(&self, kernel: usize, side: usize, middle: &dyn Fn(&[f64]) -> f64) -> Curve {
+        let ns = |point: &[Point; 3]| {
+            let times = &point[kernel].times;
+            middle(if times[side].is_empty() { &times[BASE] } else { &times[side] })
+        };
+        Curve { first: MIN_OCTAVE, ns: self.points.iter().map(ns).collect() }
+    }
+
+    /// The median prices on base pages with neighbouring frames. `None`: not asked for, or the frames of the other base
+    /// pages are unknown, because this process lacks CAP_SYS_ADMIN.
+    pub fn near(&self) -> Option<Near> {
+        if self.spread.is_empty() {
+            return None;
+        }
+        let [dependent, reads, writes] = [0, 1, 2].map(|kernel| self.curve(kernel, NEAR, &middle));
+        Some(Near { dependent, reads, writes, spread: self.spread.clone() })
+    }
 }
+
+/// Places of sides in [`Point::times`].
+const BASE: usize = 0;
+const SUPERPAGE: usize = 1;
+const NEAR: usize = 2;
 
 /// Order of first touches of base pages, which is also their order in physical memory. AMD's TLB coalesces neighbours
 /// touched in order into one entry, and close frames need fewer of the hypervisor's tables.
@@ -270,6 +343,18 @@ enum Touched {
     /// Four quarters in turns, as STREAM's arrays are filled. (Measured in order, STREAM's translation seemed to cost
     /// nothing; it really cost 13 %.)
     InTurns,
+    /// In turns with pages of other memory, which is then freed, so that the frames are not neighbours.
+    Apart,
+}
+
+/// Pages of other memory touched after the page at `place` of `bytes` bytes: more at the begin, so that small footprints
+/// are as far apart as the few hot pages of a program. In all 1.75 times the memory.
+fn apart(place: usize, bytes: usize) -> usize {
+    match place {
+        _ if place < bytes / 16 => 7,
+        _ if place < bytes / 4 => 3,
+        _ => 1,
+    }
 }
 
 impl Side {
@@ -289,9 +374,24 @@ impl Side {
         let page = sys::param::page_size().bytes() as usize;
         let parts = if touched == Touched::InTurns { 4 } else { 1 };
         let (stretch, bytes_mut) = (bytes / parts, memory.bytes_mut());
+        let mut between = match touched {
+            Touched::Apart => Some(Mapping::aligned(2 * bytes, superpage)?),
+            _ => None,
+        };
+        if let Some(between) = &mut between {
+            between.advise(advice)?;
+        }
+        let mut next = 0;
         for at in (0..stretch).step_by(page) {
             (0..parts).for_each(|part| bytes_mut[part * stretch + at] = 0);
+            if let Some(between) = &mut between {
+                for _ in 0..apart(at, bytes) {
+                    between.bytes_mut()[next] = 0;
+                    next += page;
+                }
+            }
         }
+        drop(between);
         let side = Self { memory };
         let Some(mut got) = side.got(advice) else { return Ok(side) };
         let mut side = side;
@@ -307,6 +407,47 @@ impl Side {
             return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
         }
         Ok(side)
+    }
+
+    /// Base pages with neighbouring frames: superpages that were split.
+    fn with_near_frames(bytes: usize, superpage: PageSize) -> Result<Self, PricesError> {
+        let mut side = Self::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?;
+        let page = sys::param::page_size().bytes() as usize;
+        // A split leaves no page to memory that is zero.
+        side.memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 1);
+        let length = superpage.bytes() as usize;
+        for start in (0..bytes).step_by(length) {
+            // The first page alone: a range within a superpage splits it (madvise_cold_or_pageout_pte_range).
+            side.memory.advise_range(start..start + page, Advice::Cold)?;
+        }
+        // Splits where the advice is without effect are missing; the read-back finds them.
+        if let Some(got) = side.got(Advice::NoHugePage).filter(|got| *got < bytes as u64 / 100 * 95)
+        {
+            let (got, of) = (ByteSize(got), ByteSize(bytes as u64));
+            return Err(PricesError::NotGot { got, of, on: "split superpages" });
+        }
+        side.memory.advise(Advice::NoHugePage)?;
+        side.memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 0);
+        Ok(side)
+    }
+
+    /// Spread of the frames of the first pages, by footprint; empty: unknown.
+    fn spread(&self, footprints: &[usize]) -> Vec<f64> {
+        let start = self.memory.address();
+        let end = start + self.memory.len() as u64;
+        let pagemap = Pagemap::open(Pid(std::process::id() as i32));
+        let Ok(all) = pagemap.and_then(|map| map.frames(start, end)) else {
+            return Vec::new();
+        };
+        let page = sys::param::page_size().bytes() as usize;
+        let spread = |footprint: &usize| {
+            let mut frames = Frames::default();
+            let numbers = all.iter().take(footprint / page).flatten();
+            // Without the privilege all numbers are 0.
+            numbers.filter(|number| **number > 0).for_each(|number| frames.add(*number));
+            frames.spread()
+        };
+        footprints.iter().map(spread).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Returns the number of bytes on the requested pages; `None` if the kernel does not report it (before Linux 6.7).
@@ -327,14 +468,14 @@ impl Side {
 struct Point {
     /// Number of accesses per sample. The warming round sets it so that a sample fills a slice.
     count: u64,
-    /// Nanoseconds per access: on base pages, and on superpages.
-    times: [Vec<f64>; 2],
+    /// Nanoseconds per access: on base pages, on superpages, and on base pages with neighbouring frames.
+    times: [Vec<f64>; 3],
 }
 
 impl Point {
     fn sample(
         &mut self,
-        sides: &mut [Side; 2],
+        sides: &mut [Side],
         footprint: usize,
         kernel: Random,
         warming: bool,

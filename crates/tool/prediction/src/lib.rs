@@ -13,6 +13,7 @@
 mod demand;
 mod distance;
 mod error;
+mod frames;
 mod prices;
 mod solve;
 mod watch;
@@ -20,6 +21,7 @@ mod watch;
 pub use demand::{Cell, Demand, Touches};
 pub use distance::{Distances, OCTAVES, octave};
 pub use error::PriceError;
+pub use frames::{Frames, Near};
 pub use prices::{ByDistance, Curve, Faults, Pair, Prices, Sequential};
 pub use solve::{Native, Parts, Prediction, Range, dependent_seconds, predict};
 pub use watch::{Watch, demand_of};

@@ -17,8 +17,10 @@ const MIN_STEPS: usize = 12;
 const NEAREST: f64 = 1.5;
 /// Nanoseconds from which an access is far: beyond the second-level cache.
 const FAR: f64 = 10.0;
-/// The part of independent accesses' translation that a program waits for. In the loop that measures their price nothing
-/// else is done meanwhile. Fitted to GUPS: docs/decisions/advise.md#3.
+/// Far accesses before an access, each computed from the last one, with which the access is part of a chase. A look-up in a
+/// hash table has one or two, and look-ups overlap.
+const CHAIN: u32 = 2;
+/// The part of translation that a program waits for where accesses are not a chase. Fitted: docs/decisions/advise.md#3.
 const OVERLAPPED: f64 = 0.4;
 /// Nanoseconds for which an access to the first-level cache occupies the core.
 const ISSUE: f64 = 0.17;
@@ -84,7 +86,7 @@ pub fn sums(
     };
     let in_flight = in_flight();
     let window = |one: &Replayed| {
-        let timed = Steps::new(one, pages, table, prices, shifts, &chance).timed(one, &chance);
+        let timed = Steps::new(one, pages, table, prices, shifts).timed(one, &chance);
         let [base, superpage, free] = timed.map(|accesses| waits(&accesses, in_flight).0);
         let mut sums: BTreeMap<u64, Sums> = BTreeMap::new();
         // What comes first was used shortly before, which the window does not see.
@@ -137,7 +139,6 @@ impl Steps {
         table: &Table,
         prices: &Costs,
         shifts: Shifts,
-        chance: &dyn Fn(u64) -> f64,
     ) -> Self {
         // Places of the last uses in the window.
         let (mut lines, mut used, mut blocks) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -148,8 +149,8 @@ impl Steps {
         };
         let crossing = (stream.base - stream.superpage).max(0.0);
         let mut costs = Vec::with_capacity(one.window.steps.len());
-        // Whether what is computed from a step waits for a far access.
-        let mut chased: Vec<bool> = Vec::with_capacity(one.window.steps.len());
+        // Number of far accesses that a step's address was computed from one after the other, with the step if it is far.
+        let mut chased: Vec<u32> = Vec::with_capacity(one.window.steps.len());
         for (at, (step, on)) in one.window.steps.iter().zip(&one.on).enumerate() {
             let mut cost = Cost { data: (NEAREST, ISSUE), ..Cost::default() };
             let (line, page) = (step.address >> LINE, step.address >> shifts.base);
@@ -161,7 +162,8 @@ impl Steps {
                 [at.wrapping_sub(1), at + 1].iter().any(|one| places.contains_key(one))
             };
             let on = on.unwrap_or(On::Stays);
-            let is_chased = step.from.is_some_and(|from| chased[from as usize]);
+            let links = step.from.map_or(0, |from| chased[from as usize]);
+            let is_in_chain = links >= CHAIN;
             let mut is_far = false;
             let independent = if step.kind == Kind::Load { 1 } else { 2 };
             if is_new_line && near(&lines, line) {
@@ -176,31 +178,20 @@ impl Steps {
                 let data = |price: &Price| price.whole - price.base;
                 cost.data.0 += (data(&far) - table.floor[0]).max(0.0);
                 cost.data.1 = data(&many).max(ISSUE);
-                // Walks of a chase start when the last access has ended. Others are walked many at a time, which keeps
-                // their tables in the caches: their part is that of independent accesses.
-                // See docs/decisions/advise.md#3.
-                let by = data(&far) / data(&many).max(ISSUE);
-                // Behind a branch that far data decides, an access waits as in a chase if the branch is mispredicted.
-                let waits = match step.branch {
-                    _ if is_chased => 1.0,
-                    Some((at, from)) if chased[from as usize] => chance(at),
-                    _ => 0.0,
-                };
-                let shown = OVERLAPPED + (1.0 - OVERLAPPED) * waits;
-                let latency = |chased: f64, many: f64| {
-                    waits * chased + (1.0 - waits) * OVERLAPPED * many * by
-                };
+                // In a chase each walk waits for the last access. Walks of other accesses overlap with each other and with
+                // other work. See docs/decisions/advise.md#3.
+                let shown = if is_in_chain { 1.0 } else { OVERLAPPED };
                 if is_new_page {
-                    cost.base = (latency(far.base, many.base), shown * many.base);
+                    cost.base = (shown * far.base, shown * many.base);
                     cost.superpage = match is_new_block || on == On::Stays {
-                        true => (latency(far.superpage, many.superpage), shown * many.superpage),
+                        true => (shown * far.superpage, shown * many.superpage),
                         false => (0.0, 0.0),
                     };
                 }
                 is_far = cost.data.0 > FAR;
             }
             costs.push(cost);
-            chased.push(is_far || is_chased);
+            chased.push(links + u32::from(is_far));
         }
         Self(costs)
     }

@@ -1,11 +1,14 @@
 /* Programs whose gain from superpages is measured beside what `superpage advise` says: scripts/advise-check.
  *
- * programs NAME SECONDS: prepares, prints "ready", works for SECONDS of CPU time (0: until it is ended), and prints
- * "rate N", the work per second of CPU time. Memory comes from malloc, so that how it is backed is decided outside. */
+ * programs NAME SECONDS [COUNTER]: prepares, prints "ready", works for SECONDS of CPU time (0: until it is ended), and
+ * prints "rate N", the work per second of CPU time. Memory comes from malloc, so that how it is backed is decided
+ * outside. COUNTER is a file that holds the work done and the nanoseconds of CPU time at that moment, two 64-bit words. */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static uint64_t state = 88172645463325252ull;
@@ -156,11 +159,8 @@ static uint64_t small(void) {
     return 1 << 22;
 }
 
-/* Heap sort of 32 million random words, again and again. */
-static void sort_prepare(void) {
-    table = get((size_t)SORTED / 2 * sizeof *table);
-    for (uint64_t i = 0; i < SORTED / 2; i++) table[i] = draw();
-}
+/* A priority queue of 32 million random words: a random number is taken from the greatest (the hold model, which
+ * stays the same for years). */
 static uint64_t sift(uint64_t from, uint64_t count) {
     uint64_t value = table[from], steps = 0;
     for (uint64_t child; (child = 2 * from + 1) < count; from = child, steps++) {
@@ -171,29 +171,46 @@ static uint64_t sift(uint64_t from, uint64_t count) {
     table[from] = value;
     return steps;
 }
-static uint64_t left;
-static uint64_t sort(void) {
+static void queue_prepare(void) {
+    table = get((size_t)SORTED / 2 * sizeof *table);
+    for (uint64_t i = 0; i < SORTED / 2; i++) table[i] = (1ull << 63) + (draw() >> 8);
+    for (uint64_t at = SORTED / 4; at-- > 0;) sift(at, SORTED / 2);
+}
+static uint64_t queue(void) {
     uint64_t steps = 0;
     for (int i = 0; i < 1 << 14; i++) {
-        if (left < 2) {
-            left = SORTED / 2;
-            for (uint64_t at = left / 2; at-- > 0;) table[at] = draw();
-        }
-        uint64_t last = table[--left];
-        table[left] = table[0], table[0] = last;
-        steps += sift(0, left);
+        table[0] -= draw() >> 8;
+        steps += sift(0, SORTED / 2);
     }
-    return steps;
+    sink = steps;
+    return 1 << 14;
 }
+
+#include "unseen.c"
 
 static const struct { const char *name; void (*prepare)(void); uint64_t (*work)(void); } all[] = {
     {"gups", gups_prepare, gups}, {"chase", chase_prepare, chase}, {"hash", hash_prepare, hash},
     {"search", search_prepare, search}, {"sum", sum_prepare, sum}, {"compute", compute_prepare, compute},
-    {"small", small_prepare, small}, {"sort", sort_prepare, sort},
+    {"small", small_prepare, small}, {"queue", queue_prepare, queue},
+    {"btree", btree_prepare, btree}, {"lru", lru_prepare, lru}, {"transpose", transpose_prepare, transpose},
+    {"parse", parse_prepare, parse}, {"graph", graph_prepare, graph}, {"matrix", matrix_prepare, matrix},
 };
 
+static volatile uint64_t *counter_at(const char *path) {
+    static volatile uint64_t none[2];
+    if (!path) return none;
+    int file = open(path, O_RDWR);
+    void *at = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        perror(path);
+        exit(1);
+    }
+    return at;
+}
+
 int main(int argc, char **argv) {
-    for (size_t i = 0; argc == 3 && i < sizeof all / sizeof *all; i++) {
+    volatile uint64_t *counter = counter_at(argc == 4 ? argv[3] : NULL);
+    for (size_t i = 0; argc >= 3 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(argv[1], all[i].name)) continue;
         double seconds = atof(argv[2]);
         all[i].prepare();
@@ -202,10 +219,13 @@ int main(int argc, char **argv) {
         fflush(stdout);
         double begun = cpu(), now = begun;
         uint64_t done = 0;
-        while (seconds == 0 || now - begun < seconds) done += all[i].work(), now = cpu();
+        while (seconds == 0 || now - begun < seconds) {
+            done += all[i].work(), now = cpu();
+            counter[0] = done, counter[1] = (now - begun) * 1e9;
+        }
         printf("rate %.0f\n", done / (now - begun));
         return 0;
     }
-    fprintf(stderr, "usage: programs NAME SECONDS\n");
+    fprintf(stderr, "usage: programs NAME SECONDS [COUNTER]\n");
     return 2;
 }

@@ -1,6 +1,8 @@
-"""Programs in Python for scripts/advise-check: NAME SECONDS, as programs.c."""
+"""Programs in Python for scripts/advise-check: NAME SECONDS [COUNTER], as programs.c."""
+import mmap
 import random
 import sqlite3
+import struct
 import sys
 import time
 
@@ -53,12 +55,17 @@ def main():
     random.seed(1)
     work = {"dict": dictionary, "sqlite": sqlite, "bytearrays": bytearrays}[sys.argv[1]]()
     seconds = float(sys.argv[2])
+    counter = bytearray(16)
+    if len(sys.argv) > 3:
+        with open(sys.argv[3], "r+b") as file:
+            counter = mmap.mmap(file.fileno(), 16)
     work()
     print("ready", flush=True)
     begun = time.process_time()
     done = 0
     while seconds == 0 or time.process_time() - begun < seconds:
         done += work()
+        counter[:16] = struct.pack("=QQ", done, int((time.process_time() - begun) * 1e9))
     print("rate", done / (time.process_time() - begun))
 
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use ::advise::{Advice, AdviceError, Costs, Failed, Group, Node};
 use experiment::prices::{PricesError, Samples, one_stream};
 use host::{Root, Snapshot};
-use prediction::{Prices, Sequential};
+use prediction::{Near, Prices, Sequential};
 use serde::{Deserialize, Serialize};
 use services::{Process, Target};
 use units::ByteSize;
@@ -70,7 +70,7 @@ usage; 3 no process could be sampled on this machine.";
 
 const PRICES: &str = "superpage.prices/1";
 /// Largest footprint whose prices are measured.
-const MOST: ByteSize = ByteSize::gib(1);
+const MOST: ByteSize = ByteSize::mib(512);
 /// Smallest footprint whose prices are useful.
 const LEAST: ByteSize = ByteSize::mib(256);
 /// Most processes sampled together.
@@ -87,6 +87,8 @@ struct PriceFile {
     prices: Prices,
     /// Nanoseconds of a base page read in one stream.
     one_stream: Sequential,
+    /// Prices on base pages with neighbouring frames; null: not known apart.
+    near: Option<Near>,
 }
 
 #[derive(Debug, Serialize)]
@@ -236,6 +238,7 @@ fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
             processor,
             prices: prices.accesses.clone(),
             one_stream: prices.one_stream,
+            near: prices.near.clone(),
         };
         files::write(path, false, exit::to_json(&file)?)?;
     }
@@ -244,7 +247,7 @@ fn prices(path: Option<&Path>) -> Result<Costs, Failure> {
 
 fn measure(most: ByteSize, machine: &Snapshot) -> Result<Costs, PricesError> {
     let what = "measuring what accesses cost on this machine";
-    let mut samples = Samples::new(most, facts::superpage(machine))?;
+    let mut samples = Samples::new(most, facts::superpage(machine))?.with_near_frames();
     let mut progress = Progress::new(false, what);
     let measured = samples.visit(|done, of| {
         progress.tell(done as u64, Some(of as u64), || what.to_string());
@@ -253,7 +256,7 @@ fn measure(most: ByteSize, machine: &Snapshot) -> Result<Costs, PricesError> {
     progress.clear();
     measured?;
     let one_stream = one_stream(LEAST, facts::superpage(machine))?;
-    Ok(Costs { accesses: samples.prices(), one_stream })
+    Ok(Costs { accesses: samples.prices(), one_stream, near: samples.near() })
 }
 
 fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
@@ -270,7 +273,10 @@ fn read(path: &Path, processor: Option<&str>) -> Result<Costs, Failure> {
         return Err(bad(format!("measured on {of}, and this is {here}; give another file")));
     }
     file.prices.check().map_err(|error| bad(error.to_string()))?;
-    Ok(Costs { accesses: file.prices, one_stream: file.one_stream })
+    if let Some(near) = &file.near {
+        near.check(&file.prices).map_err(|error| bad(error.to_string()))?;
+    }
+    Ok(Costs { accesses: file.prices, one_stream: file.one_stream, near: file.near })
 }
 
 fn unpriced(error: PricesError) -> Failure {
