@@ -67,8 +67,14 @@ fn built_with_design() -> Vec<String> {
 }
 
 #[test]
-fn the_command_and_one_loader_know_designs() {
-    let known = ["crates/lab/lab", "crates/tool/operations", "crates/tool/cli", "crates/lab/cli"];
+fn the_commands_and_two_loaders_know_designs() {
+    let known = [
+        "crates/lab/lab",
+        "crates/tool/manage",
+        "crates/tool/operations",
+        "crates/tool/cli",
+        "crates/lab/cli",
+    ];
     assert_eq!(built_with_design(), known);
     let names_the_crate =
         |(_, code): &(String, Vec<String>)| code.iter().any(|line| line.contains("design::"));

@@ -159,7 +159,11 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
     let next = |wanted: &str| {
         let mut bytes = [0; 4096];
         loop {
-            let length = notified.recv(&mut bytes).unwrap_or_else(|why| panic!("{wanted}: {why}"));
+            // Another test's child may end: EINTR, since the socket has a timeout (signal(7)).
+            let length = match notified.recv(&mut bytes) {
+                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
+                received => received.unwrap_or_else(|why| panic!("{wanted}: {why}")),
+            };
             let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
             if message.starts_with(wanted) {
                 return message;

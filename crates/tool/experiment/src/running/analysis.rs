@@ -27,6 +27,8 @@ pub struct Analysis {
     /// Ratio of the base pages of an arm, which come from splits, to base pages as they were found: above 1 if the arm's
     /// are better. `null` if the memory was not found on base pages, or has no figure.
     pub split_over_found: Option<f64>,
+    /// The same of superpages: what they bring to the memory as it was found. Not interleaved, so it is no verdict.
+    pub superpages_over_found: Option<f64>,
     /// Seconds of all rounds, with their switches.
     pub round_seconds: f64,
 }
@@ -105,10 +107,11 @@ pub fn analyse(document: &Document) -> Analysis {
         document.blocks.iter().filter(|block| block.purpose == Purpose::AsFound).collect();
     let as_found = (!found.is_empty()).then(|| Summary::new("as found", &found, &[], Vec::new()));
     let arms: Vec<_> = document.arms.iter().enumerate().map(|arm| summary(document, arm)).collect();
+    let over =
+        |is_meant: fn(&Arm) -> bool| over_found(document, as_found.as_ref()?, &arms, is_meant);
     Analysis {
-        split_over_found: as_found
-            .as_ref()
-            .and_then(|found| split_over_found(document, found, &arms)),
+        split_over_found: over(|arm| arm.pages == Pages::Base),
+        superpages_over_found: over(|arm| arm.pages != Pages::Base),
         as_found,
         arms,
         judgements,
@@ -119,13 +122,19 @@ pub fn analyse(document: &Document) -> Analysis {
     }
 }
 
-fn split_over_found(document: &Document, found: &Summary, arms: &[Summary]) -> Option<f64> {
+/// How much better an arm's metric is than that of the memory as it was found; `None` if that was not on base pages.
+fn over_found(
+    document: &Document,
+    found: &Summary,
+    arms: &[Summary],
+    is_meant: impl Fn(&Arm) -> bool,
+) -> Option<f64> {
     let is_base = found.coverage? <= document.settings.bounds.base_at_most;
-    let base = document.arms.iter().position(|arm| arm.pages == Pages::Base)?;
-    let (split, found) = (arms[base].value?, found.value?);
+    let meant = document.arms.iter().position(is_meant)?;
+    let (arm, found) = (arms[meant].value?, found.value?);
     let ratio = match document.metric.better {
-        Better::Higher => split / found,
-        Better::Lower => found / split,
+        Better::Higher => arm / found,
+        Better::Lower => found / arm,
     };
     is_base.then_some(ratio)
 }

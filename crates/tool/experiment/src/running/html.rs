@@ -50,12 +50,18 @@ pub fn service(document: &Document) -> String {
 
 /// Says what the difference of the arms does not show. See docs/decisions/running-services.md#3.
 pub fn bias(analysis: &Analysis) -> String {
-    let measured = match analysis.split_over_found {
-        Some(ratio) => format!(
-            "; here they were {}x as good as the base pages that were found, in blocks before all others",
-            format::ratio(ratio)
+    let measured = match (analysis.split_over_found, analysis.superpages_over_found) {
+        (Some(split), Some(superpages)) => format!(
+            "; against the base pages that were found, in blocks before all others, base pages from a split were {}x as \
+             good, and superpages {}x",
+            format::ratio(split),
+            format::ratio(superpages)
         ),
-        None => String::new(),
+        (Some(split), None) => format!(
+            "; they were {}x as good as the base pages that were found, in blocks before all others",
+            format::ratio(split)
+        ),
+        (None, _) => String::new(),
     };
     format!(
         "base pages from a split are in order in memory, and faster on many machines than base pages that the program \
