@@ -233,7 +233,12 @@ pub fn status(json: bool, svg: Option<&Path>, force: bool) -> Result<Done, Failu
 fn table(status: &Status) -> String {
     let mut text = line(status) + "\n";
     if let (Some(p99), Some(longest)) = (status.p99_seconds, status.longest_seconds) {
-        text += &format!("calls: p99 {}, longest {}\n", seconds(p99), seconds(longest));
+        text += &format!("calls: p99 {}, longest {}", seconds(p99), seconds(longest));
+        if let Some(rate) = status.rate {
+            text +=
+                &format!("; at most {} superpages a second now", report::format::digits(rate, 2));
+        }
+        text += "\n";
     }
     text += &format!(
         "memory added to fill superpages {}, given back {}; CPU time {}\n",
@@ -247,7 +252,7 @@ fn table(status: &Status) -> String {
     if !status.processes.is_empty() {
         text += &format!(
             "\n{:>8}  {:<16} {:<24} {:<18} {:<8} {:>10} {:>9}\n",
-            "PID", "NAME", "UNIT", "DESIGN", "MODE", "ON SUPER", "WOULD ADD"
+            "PID", "NAME", "UNIT", "DESIGN", "MODE", "COVERAGE", "TO MAKE"
         );
     }
     for kept in &status.processes {

@@ -418,8 +418,9 @@ fn collapsed(outcome: &Outcome, lines: &mut Vec<String>) {
     let done = &outcome.collapsed;
     if let (Some(longest), Some(p99)) = (done.longest_seconds, done.p99_seconds) {
         lines.push(format!(
-            "  made {}; longest call {}, p99 {}",
+            "  made {}; {} in calls, the longest {}, p99 {}",
             counted(done.made, "superpage", "superpages"),
+            report::format::seconds(done.seconds),
             report::format::seconds(longest),
             report::format::seconds(p99)
         ));

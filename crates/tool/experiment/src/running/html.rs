@@ -63,10 +63,16 @@ pub fn bias(analysis: &Analysis) -> String {
         ),
         (None, _) => String::new(),
     };
-    format!(
-        "base pages from a split are in order in memory, and faster on many machines than base pages that the program \
-         faulted: the gain is a lower bound{measured}"
-    )
+    let what = match analysis.split_over_found {
+        Some(ratio) if ratio <= 1.0 => {
+            "base pages from a split are in order in memory, which was no advantage here"
+        }
+        _ => {
+            "base pages from a split are in order in memory, and faster on many machines than base pages that the \
+             program faulted: the gain is a lower bound"
+        }
+    };
+    format!("{what}{measured}")
 }
 
 fn header(document: &Document, analysis: &Analysis) -> Element {

@@ -10,7 +10,7 @@ mod keeper;
 mod members;
 pub mod status;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -235,6 +235,8 @@ impl Daemon {
 
     fn count(&mut self) {
         lock(&self.ledger).count(&mut self.status);
+        let kept: BTreeSet<Pid> = self.members.kept().map(|found| found.process.pid).collect();
+        self.status.processes.retain(|one| kept.contains(&one.pid));
         self.status.left_alone = self.members.left_alone();
         self.status.members = self.members.enforced().len() as u64;
         self.status.observed = self.members.observed() as u64;
