@@ -1,5 +1,6 @@
 //! Flags that say which running processes a command is about.
 
+use clap::builder::NonEmptyStringValueParser;
 use host::Root;
 use operations::Failure;
 use regex::Regex;
@@ -15,11 +16,11 @@ pub struct TargetArgs {
     pub pid: Vec<Pid>,
 
     /// Processes of a cgroup and of the groups below it, by its path in /proc/PID/cgroup; repeatable
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub cgroup: Vec<String>,
 
     /// Processes of a systemd unit, such as redis.service; repeatable
-    #[arg(long, value_name = "UNIT")]
+    #[arg(long, value_name = "UNIT", value_parser = NonEmptyStringValueParser::new())]
     pub unit: Vec<String>,
 
     /// Processes whose name or command line matches a regular expression; repeatable
@@ -100,6 +101,9 @@ pub fn pid(text: &str) -> Result<Pid, String> {
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
+    if text.is_empty() {
+        return Err("an empty expression matches every process; give `.` to mean that".to_string());
+    }
     Regex::new(text).map_err(|error| {
         let message = error.to_string();
         message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_string()

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use host::{MemInfo, cgroup};
+use host::{FreeContiguity, MemInfo, cgroup};
 use serde::Serialize;
 use sys::SysError;
 use sys::mem::Advice;
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::ByteSize;
 
-use crate::memory::{Block, ManageError, Memory, Survey};
+use crate::memory::{Block, Memory, Survey};
 use crate::realtime::Realtime;
 use crate::record::Record;
 
@@ -23,12 +23,14 @@ const ESRCH: i32 = 3;
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
+pub(crate) const EINVAL: i32 = 22;
 
 /// Number of calls between two readings of free memory.
 const CALLS_PER_READING: usize = 16;
 /// Failures in a row for lack of a free superpage after which no more are asked for.
 const MAX_REFUSALS: u32 = 4;
+/// Free superpages with which none is lacking.
+const PLENTY: u64 = 64;
 /// Attempts at a block whose page the kernel holds (EAGAIN).
 const ATTEMPTS: u32 = 3;
 
@@ -69,6 +71,10 @@ pub enum Skip {
     NoMemory,
     /// A realtime task is running, which can hold up the collapse, and with it the process.
     Realtime,
+    /// It is locked in memory (mlock): the kernel could not split it again.
+    Locked,
+    /// No record could be written, so it could not be undone.
+    Unrecorded,
     /// This user may not (EPERM): CAP_SYS_NICE.
     Denied,
     /// Another error.
@@ -108,8 +114,8 @@ impl Memory {
     /// Makes superpages of `blocks`, in this order, and reads each back. Blocks on superpages are left out. `record` gets
     /// each address before the call; `goes_on` is asked between calls, with the number of blocks done.
     ///
-    /// # Errors
-    /// The record cannot be written. An end of the process is no error: its blocks are [`Skip::Gone`].
+    /// An end of the process is no error: its blocks are [`Skip::Gone`]. Nor is a record that cannot be written: nothing is
+    /// made from then on.
     pub fn collapse(
         &self,
         survey: &Survey,
@@ -117,13 +123,14 @@ impl Memory {
         limits: &Limits,
         record: &mut Record,
         mut goes_on: impl FnMut(usize) -> bool,
-    ) -> Result<Collapsed, ManageError> {
+    ) -> Collapsed {
         let (base, size) = (survey.base.bytes(), survey.superpage.bytes());
         let mut result = Collapsed::default();
         let mut calls = Vec::new();
         let mut pagemap = Pagemap::open(self.process.pid).ok();
         let mut realtime = Realtime::new(&self.root);
         let mut stopped = None;
+        let has_locked = self.has_locked();
         let mut refused = BTreeMap::<u64, u32>::new();
         let (mut refusals, mut room) = (0, true);
         for (at, block) in blocks.iter().filter(|block| block.pages.base > 0).enumerate() {
@@ -161,7 +168,15 @@ impl Memory {
                 result.skip(why, block, base);
                 continue;
             }
-            record.add(block.start).map_err(ManageError::Record)?;
+            if has_locked && self.is_locked(block.start, base) {
+                result.skip(Skip::Locked, block, base);
+                continue;
+            }
+            if record.add(block.start).is_err() {
+                stopped = Some(Skip::Unrecorded);
+                result.skip(Skip::Unrecorded, block, base);
+                continue;
+            }
             let ended = self.collapse_one(block.start, size, limits, &mut calls, &mut pagemap);
             match ended {
                 Ok(()) => {
@@ -171,7 +186,8 @@ impl Memory {
                     result.starts.push(block.start);
                 }
                 Err(why) => {
-                    record.remove(block.start).map_err(ManageError::Record)?;
+                    // A line more in the record is harmless: only superpages are split.
+                    let _ = record.remove(block.start);
                     result.skip(why, block, base);
                     match why {
                         Skip::Refused => *refused.entry(block.mapping).or_default() += 1,
@@ -188,7 +204,7 @@ impl Memory {
         result.longest_seconds = calls.last().map(seconds);
         result.p99_seconds =
             calls.get((calls.len() * 99).div_ceil(100).saturating_sub(1)).map(seconds);
-        Ok(result)
+        result
     }
 
     fn collapse_one(
@@ -211,9 +227,11 @@ impl Memory {
                 (Some(State::Huge), _) => Ok(()),
                 (_, Err(EAGAIN | EBUSY)) if attempt < ATTEMPTS => continue,
                 (_, Err(EAGAIN | EBUSY)) => Err(Skip::Busy),
-                (_, Err(ENOMEM)) => Err(Skip::NoSuperpage),
                 (_, Err(EPERM)) => Err(Skip::Denied),
                 (None | Some(State::Empty), _) | (_, Err(ESRCH)) => Err(Skip::Gone),
+                // The answer too where a part of the block is not mapped any more.
+                (_, Err(ENOMEM)) if self.has_free_superpages() => Err(Skip::Gone),
+                (_, Err(ENOMEM)) => Err(Skip::NoSuperpage),
                 (_, Err(EINVAL)) => Err(Skip::Refused),
                 // Made, and split again before it was read back.
                 (Some(State::Base), Ok(_)) => Err(Skip::Busy),
@@ -221,6 +239,20 @@ impl Memory {
             };
         }
         Err(Skip::Busy)
+    }
+
+    /// Whether a page of the process is locked in memory: the kernel then refuses MADV_COLD (EINVAL), which splits.
+    fn is_locked(&self, start: u64, base: u64) -> bool {
+        let page = start..start + base;
+        let asked = self.fd.advise(std::slice::from_ref(&page), Advice::Cold);
+        asked.is_err_and(|error| error.errno() == EINVAL)
+    }
+
+    /// Whether so many superpages are free that a collapse cannot have failed for lack of one.
+    fn has_free_superpages(&self) -> bool {
+        let size = host::Thp::pmd_size_of(&self.root);
+        let free = size.and_then(|size| FreeContiguity::for_programs(&self.root, size));
+        free.is_ok_and(|free| free.superpages.is_some_and(|count| count >= PLENTY))
     }
 
     /// Whether a superpage more leaves the headroom, on the machine and in the control group. False if unknown.

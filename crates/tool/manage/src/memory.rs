@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use std::path::Path;
 
 use host::coverage::MappingKind;
 use host::process::Sharing;
@@ -15,6 +16,8 @@ use services::{AddressSpace, Extent, Pages, Process, SpaceError};
 use sys::SysError;
 use sys::pidfd::PidFd;
 use units::{ByteSize, PageSize};
+
+use crate::record::Record;
 
 /// Why a process cannot be managed.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +59,9 @@ pub enum Forbidden {
     Userfaultfd,
     /// Whether the process has a userfaultfd cannot be read.
     UserfaultfdUnknown,
+    /// It has memory that is locked (mlock), whose superpages could not be split again. Only for a manager, which does not
+    /// look at each mapping.
+    Locked,
 }
 
 /// Why resident memory cannot be on superpages, whatever is done from outside.
@@ -234,6 +240,22 @@ impl Memory {
             return Err(SpaceError::Ended.into());
         }
         Ok(Self { process: process.clone(), root: root.clone(), fd })
+    }
+
+    /// The record of what was made in the process.
+    ///
+    /// # Errors
+    /// It cannot be read, or the process ended.
+    pub fn record(&self, dir: &Path) -> Result<Record, ManageError> {
+        Record::open(&self.root, dir, &self.process).map_err(ManageError::Record)
+    }
+
+    /// Whether the process has memory that is locked (mlock), which cannot be split again. False if unknown.
+    pub(crate) fn has_locked(&self) -> bool {
+        let status = self.root.read(&format!("/proc/{}/status", self.process.pid));
+        let status = status.unwrap_or_default();
+        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+        locked.is_some_and(|size| size.trim() != "0 kB")
     }
 
     /// Reads the page tables. Takes 1 to 13 ms of CPU time per GiB of base pages, in slices.

@@ -11,7 +11,6 @@ use units::ByteSize;
 
 use crate::collapse::{Collapsed, Limits};
 use crate::memory::{Block, Coverage, Forbidden, Ineligible, ManageError, Memory, Survey};
-use crate::record::Record;
 use crate::split::Split;
 
 /// What is wanted.
@@ -153,7 +152,7 @@ pub fn collapse(
 ) -> Result<Outcome, ManageError> {
     let root = &memory.root;
     let resident_before = resident(root, &memory.process);
-    let mut record = Record::open(dir, &memory.process).map_err(ManageError::Record)?;
+    let mut record = memory.record(dir)?;
     be_first();
     let limits = Limits {
         duty: request.duty,
@@ -162,7 +161,7 @@ pub fn collapse(
         headroom: request.headroom,
     };
     let collapsed = match plan.forbidden.is_empty() {
-        true => memory.collapse(&plan.survey, &plan.blocks, &limits, &mut record, goes_on)?,
+        true => memory.collapse(&plan.survey, &plan.blocks, &limits, &mut record, goes_on),
         false => Collapsed::default(),
     };
     Ok(Outcome {
@@ -182,7 +181,7 @@ pub fn collapse(
 /// # Errors
 /// The process ended, may not be read, or its record cannot be read.
 pub fn planned_undo(memory: &Memory, dir: &Path) -> Result<Undone, ManageError> {
-    let record = Record::open(dir, &memory.process).map_err(ManageError::Record)?;
+    let record = memory.record(dir)?;
     let before = memory.survey()?.coverage();
     let resident = resident(&memory.root, &memory.process);
     Ok(Undone {
@@ -207,7 +206,7 @@ pub fn undo(
     within: Duration,
 ) -> Result<Undone, ManageError> {
     let root = &memory.root;
-    let record = Record::open(dir, &memory.process).map_err(ManageError::Record)?;
+    let record = memory.record(dir)?;
     let starts: Vec<u64> = record.starts().collect();
     let survey = memory.survey()?;
     let resident_before = resident(root, &memory.process);

@@ -13,7 +13,7 @@ use sys::mem::Advice;
 use sys::pagemap::Pagemap;
 use units::PageSize;
 
-use crate::collapse::{EPERM, State, is_shared, pause, state};
+use crate::collapse::{EINVAL, EPERM, State, is_shared, pause, state};
 use crate::memory::Memory;
 
 /// Base pages tried of a superpage that the kernel has locked.
@@ -27,6 +27,8 @@ pub enum Kept {
     Shared,
     /// The kernel had it locked at each attempt.
     Busy,
+    /// It is locked in memory (mlock): the kernel splits it only when the program unlocks it.
+    Locked,
     /// This user may not (EPERM): CAP_SYS_NICE.
     Denied,
     /// The time was over before.
@@ -103,8 +105,12 @@ impl Memory {
             let took = began.elapsed();
             *longest = Some(longest.map_or(took, |most| most.max(took)));
             std::thread::sleep(pause(took, duty));
-            if asked.is_err_and(|error| error.errno() == EPERM) {
+            let errno = asked.err().map(|error| error.errno());
+            if errno == Some(EPERM) {
                 return Some(Kept::Denied);
+            }
+            if errno == Some(EINVAL) && state(pagemap, start, size) == Some(State::Huge) {
+                return Some(Kept::Locked);
             }
             if state(pagemap, start, size) != Some(State::Huge) {
                 return None;

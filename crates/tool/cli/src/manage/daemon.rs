@@ -198,6 +198,11 @@ fn paused(pause: Pause) -> &'static str {
 
 /// Prints the state of the manager that runs.
 pub fn status(json: bool, svg: Option<&Path>, force: bool) -> Result<Done, Failure> {
+    // A manager that was killed leaves its state.
+    if OnlyManager::new(Path::new(LOCK)).is_ok() {
+        exit::say("no manager runs");
+        return Ok(Done::Negative);
+    }
     let text = match std::fs::read_to_string(STATUS) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -185,6 +185,17 @@ pub fn run(targets: &TargetArgs, args: &OnceArgs, mode: Mode) -> Result<Done, Fa
     if let Some(signal) = interrupted {
         return Err(Failure::interrupted(signal, "manage"));
     }
+    if let Work::Collapsed { processes } = &document.work
+        && processes.iter().all(|one| one.collapsed.made == 0)
+        && processes.iter().any(|one| one.collapsed.skipped.contains_key(&Skip::Unrecorded))
+    {
+        return Err(Failure::cannot(words::skip(Skip::Unrecorded)));
+    }
+    if let Work::Undone { processes } = &document.work
+        && processes.iter().any(|one| !one.split.kept.is_empty())
+    {
+        return Ok(Done::Negative);
+    }
     let is_below = |required: f64| coverage.share().is_none_or(|share| share < required);
     match args.require_coverage.filter(|_| !mode.undo).is_some_and(is_below) {
         true => Ok(Done::Negative),

@@ -15,6 +15,9 @@ pub fn forbidden(what: Forbidden) -> &'static str {
         Forbidden::Userfaultfd => {
             "it has a userfaultfd: a program serves its page faults; --override userfaultfd"
         }
+        Forbidden::Locked => {
+            "it has locked memory (mlock), whose superpages could not be split again; --once makes those of its other memory"
+        }
         Forbidden::UserfaultfdUnknown => {
             "whether it has a userfaultfd is unknown: /proc/PID/fd cannot be read"
         }
@@ -49,6 +52,10 @@ pub fn skip(why: Skip) -> &'static str {
             "too little memory is available (--headroom, or the control group's limit)"
         }
         Skip::Realtime => "a realtime task is running, which could hold up the process",
+        Skip::Locked => "locked in memory (mlock): it could not be split again",
+        Skip::Unrecorded => {
+            "no record could be written to /run/superpage/manage, so it could not be undone"
+        }
         Skip::Denied => "not permitted (EPERM): CAP_SYS_NICE",
         Skip::Failed => "another error of the kernel",
         Skip::Interrupted => "interrupted",
@@ -58,8 +65,11 @@ pub fn skip(why: Skip) -> &'static str {
 /// Why a superpage is not split.
 pub fn kept(why: Kept) -> &'static str {
     match why {
-        Kept::Shared => "several processes map it",
+        Kept::Shared => "several processes map it: try again after a fork's child has ended",
         Kept::Busy => "the kernel had it locked: try again",
+        Kept::Locked => {
+            "locked in memory (mlock): the kernel splits it only once the program unlocks it"
+        }
         Kept::Denied => "not permitted (EPERM): CAP_SYS_NICE",
         Kept::NoTime => "the time was over (--within)",
     }

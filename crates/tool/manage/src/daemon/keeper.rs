@@ -147,7 +147,7 @@ impl Ledger {
         let process = self.processes.get(&pid).ok_or("the process left")?;
         let is_same = |record: &Record| record.is_of(process);
         if !self.records.get(&pid).is_some_and(is_same) {
-            self.records.insert(pid, Record::open(&self.dir, process)?);
+            self.records.insert(pid, Record::open(&self.root, &self.dir, process)?);
         }
         self.records.get_mut(&pid).ok_or_else(|| "no record".to_string())
     }

@@ -210,12 +210,13 @@ fn forbidden(root: &Root, process: &Process, limits: &Limits) -> Option<Vec<Forb
     let superpage = host::Thp::pmd_size_of(root).ok()?;
     let memory = Memory::open(root, process).ok()?;
     let mut found = memory.forbidden(superpage).ok()?;
+    found.extend(memory.has_locked().then_some(Forbidden::Locked));
     let is_overridden = |what: &Forbidden| match what {
         Forbidden::OffForMachine => limits.may_override.contains(&Override::ThpNever),
         Forbidden::Userfaultfd | Forbidden::UserfaultfdUnknown => {
             limits.may_override.contains(&Override::Userfaultfd)
         }
-        Forbidden::OffForProcess => false,
+        Forbidden::OffForProcess | Forbidden::Locked => false,
     };
     found.retain(|what| !is_overridden(what));
     Some(found)

@@ -93,7 +93,7 @@ fn a_design_is_kept_in_force_and_what_it_made_can_be_undone() {
     assert_eq!((status.members, status.observed), (1, 0));
     assert!(status.longest_seconds.unwrap() > 0.0);
     assert!(child.is_whole());
-    let record = superpage_manage::Record::open(dir.path(), &process).unwrap();
+    let record = superpage_manage::Record::open(&Root::real(), dir.path(), &process).unwrap();
     let made: Vec<u64> = record.starts().collect();
     let has = |part| child.starts(part).iter().filter(|start| made.contains(start)).count();
     assert_eq!((has(Part::Full), has(Part::Half)), (8, 8), "{made:x?}");

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use experiment::running::{Coverage, Pages, Switch, SwitchError, Switched};
 use host::{Root, process};
-use manage::{
-    Block, Collapsed, Forbidden, Limits, ManageError, Memory, Record, Skip, Split, Survey,
-};
+use manage::{Block, Collapsed, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey};
 use services::Process;
 use units::ByteSize;
 
@@ -92,7 +90,7 @@ impl Memories {
             if let Some(why) = forbidden.iter().find_map(obstacle) {
                 return Err(SwitchError::Cannot(format!("{}: {why}", named(process))));
             }
-            let record = Record::open(&dir, process).map_err(SwitchError::Cannot)?;
+            let record = memory.record(&dir).map_err(fail)?;
             let found = survey.blocks.iter().filter(|block| block.pages.huge > 0);
             all.push(One {
                 found: found.map(|block| block.start).collect(),
@@ -168,9 +166,9 @@ impl Switch for Memories {
                 Ok(()) => {}
                 // Nothing is left of it to restore.
                 Err(SwitchError::Ended(_)) => {
-                    let record = Record::open(&self.dir, &one.memory.process);
-                    let kept = record.and_then(|record| record.keep(&[]));
-                    failed = failed.or(kept.err().map(SwitchError::Cannot));
+                    // Its record goes with it.
+                    let listed = manage::record::recorded(&Root::real(), &self.dir);
+                    failed = failed.or(listed.err().map(SwitchError::Cannot));
                 }
                 Err(error) => failed = Some(error),
             }
@@ -226,14 +224,22 @@ impl One {
         let fail = |error: ManageError| failure(&self.memory.process, &error);
         let (_, fill) = self.fill(survey, blocks);
         let limits = Limits { duty: DUTY, deadline, fill, headroom: HEADROOM };
-        let mut record = Record::open(dir, &self.memory.process).map_err(SwitchError::Cannot)?;
+        let mut record = self.memory.record(dir).map_err(fail)?;
         let made = self.memory.collapse(survey, blocks, &limits, &mut record, |_| goes_on());
-        let Collapsed { made, skipped, longest_seconds, starts, .. } = made.map_err(fail)?;
+        let Collapsed { made, skipped, longest_seconds, starts, .. } = made;
+        drop(record);
+        if skipped.contains_key(&Skip::Unrecorded) {
+            let why = format!(
+                "no record can be written to {}, so nothing could be undone",
+                dir.display()
+            );
+            return Err(SwitchError::Cannot(why));
+        }
         if skipped.contains_key(&Skip::Denied) {
             return Err(SwitchError::Cannot(DENIED.to_string()));
         }
         // What was on superpages before is not ours to split later.
-        let record = Record::open(dir, &self.memory.process).map_err(SwitchError::Cannot)?;
+        let record = self.memory.record(dir).map_err(fail)?;
         let is_ours = |start: &u64| !self.found.contains(start) || self.recorded.contains(start);
         let ours: Vec<u64> = record.starts().filter(is_ours).collect();
         record.keep(&ours).map_err(SwitchError::Cannot)?;
@@ -253,12 +259,13 @@ impl One {
         deadline: Option<Instant>,
         switched: &mut Switched,
     ) -> Result<(), SwitchError> {
+        let fail = |error: ManageError| failure(&self.memory.process, &error);
         let Split { split, kept, longest_seconds, left, .. } =
             self.memory.split(starts, survey.superpage, survey.base, DUTY, deadline);
         if kept.contains_key(&manage::Kept::Denied) {
             return Err(SwitchError::Cannot(DENIED.to_string()));
         }
-        let record = Record::open(dir, &self.memory.process).map_err(SwitchError::Cannot)?;
+        let record = self.memory.record(dir).map_err(fail)?;
         let gone: BTreeSet<u64> =
             starts.iter().copied().filter(|start| !left.contains(start)).collect();
         let rest: Vec<u64> = record.starts().filter(|start| !gone.contains(start)).collect();
@@ -325,6 +332,8 @@ fn obstacle(forbidden: &Forbidden) -> Option<&'static str> {
         Forbidden::Userfaultfd => Some(
             "it has a userfaultfd, which would miss pages that a superpage fills; it is left alone",
         ),
+        // Its blocks are left out, each by itself.
+        Forbidden::Locked => None,
         Forbidden::UserfaultfdUnknown => {
             Some("whether it has a userfaultfd cannot be read; run as its owner or root")
         }
