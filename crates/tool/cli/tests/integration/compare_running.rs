@@ -122,7 +122,9 @@ fn a_service_is_compared_and_left_as_it_was_found() {
     let again = run(&["compare", "--from", path]);
     assert!(stdout(&again).contains("thp vs base"), "{}", stdout(&again));
     let page = std::fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<use href").count(), blocks.len() + 2, "a mark of each block, a key");
+    // A block without a figure has no mark: the service did no work in it, for example.
+    let measured = blocks.iter().filter(|block| block["value"].is_number()).count();
+    assert_eq!(page.matches("<use href").count(), measured + 2, "a mark of each block, a key");
 }
 
 /// Serves a page with the counter's value to every client, as long as the test runs.
