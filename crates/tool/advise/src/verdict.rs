@@ -224,14 +224,14 @@ impl Accesses {
     }
 }
 
-/// Random stretches of `all`, of `together` elements each, as many elements as there are.
+/// Random runs of `together` consecutive elements of `all`, as many elements as there are.
 fn resampled<T: Clone>(all: &[T], together: usize, seed: u64) -> Vec<T> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let stretches: Vec<&[T]> = all.chunks(together).collect();
+    let runs: Vec<&[T]> = all.chunks(together).collect();
     let mut result = Vec::with_capacity(all.len() + together);
     while result.len() < all.len() {
-        let place = (random.next_u64() % stretches.len() as u64) as usize;
-        result.extend_from_slice(stretches[place]);
+        let place = (random.next_u64() % runs.len() as u64) as usize;
+        result.extend_from_slice(runs[place]);
     }
     result
 }

@@ -212,7 +212,7 @@ fn read_smaps(
         let pagemap = Pagemap::open(space.process.pid).ok()?;
         smaps::try_per_gib(&pagemap, extent).ok()?
     });
-    let price = contention.stretch(smaps::price(&base, per_gib));
+    let price = contention.wall_time(smaps::price(&base, per_gib));
     let estimated = price.as_secs_f64();
     let Some(budget) = budget else { return (Vec::new(), SmapsState::NotRead { estimated }) };
     if price > budget {

@@ -128,7 +128,7 @@ impl Contention {
 
     /// The time after which work of this CPU time is done. Work as long as a turn loses its CPU, shorter work with as
     /// much probability as it is shorter.
-    pub fn stretch(self, work: Duration) -> Duration {
+    pub fn wall_time(self, work: Duration) -> Duration {
         let others = self.tasks - 1;
         work.saturating_mul(self.tasks).saturating_add(work.min(TURN).saturating_mul(others))
     }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tasks_stretch_the_work_of_an_ordinary_one() {
+    fn other_tasks_delay_the_work_of_an_ordinary_one() {
         let work = Duration::from_millis(6);
         for (running, cpus, expected) in [
             (Some(1), 2, 6),
@@ -225,13 +225,13 @@ mod tests {
             (Some(0), 1, 6),
             (None, 64, 16),
         ] {
-            let stretched = Contention::new(running, cpus).stretch(work);
-            assert_eq!(stretched, Duration::from_millis(expected), "{running:?} on {cpus}");
+            let took = Contention::new(running, cpus).wall_time(work);
+            assert_eq!(took, Duration::from_millis(expected), "{running:?} on {cpus}");
         }
-        assert_eq!(Contention::NONE.stretch(work), work);
-        let little = Contention::new(Some(10), 2).stretch(Duration::from_micros(10));
+        assert_eq!(Contention::NONE.wall_time(work), work);
+        let little = Contention::new(Some(10), 2).wall_time(Duration::from_micros(10));
         assert_eq!(little, Duration::from_micros(90));
-        let most = Contention::new(Some(u64::MAX), 1).stretch(work);
+        let most = Contention::new(Some(u64::MAX), 1).wall_time(work);
         assert!(most > Duration::from_secs(1 << 20), "{most:?}");
     }
 

@@ -306,7 +306,7 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if self.is_switched {
-            // There is nobody left to tell.
+            // An error has nowhere to go from here.
             let _ = self.switch.restore();
         }
     }

@@ -75,7 +75,7 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Nothing is changed: what would be done is told.
+    /// Nothing is changed; the state says what would be done.
     #[default]
     Observe,
     /// Superpages are made and split.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use units::Pid;
 
-/// Longest time that a message waits for room in the service manager's queue.
+/// Longest time that a message waits for space in the service manager's queue.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum length of a status in bytes.
 const MAX_STATUS: usize = 500;
