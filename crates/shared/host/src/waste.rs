@@ -77,6 +77,18 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
     Ok(waste)
 }
 
+/// Numbers of some base pages of the superpage at `start`, one in each of `samples` equal parts. Not at equal distances,
+/// because programs access memory at equal strides. `pages` is the number of base pages of a superpage.
+pub fn scattered(
+    start: u64,
+    superpage: u64,
+    pages: u64,
+    samples: u64,
+) -> impl Iterator<Item = u64> {
+    let every = pages / samples;
+    (0..samples).map(move |at| at * every + (at * 13 + start / superpage * 5) % every)
+}
+
 /// Reads the base pages at these addresses. Returns the number of readable pages, and how many of them are all zero.
 /// Pass only resident pages, because reading would fault in others.
 pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {

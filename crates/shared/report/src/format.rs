@@ -133,6 +133,12 @@ pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
+/// The reason in a message of the regex crate, whose lines before it show the expression.
+pub fn regex_reason(message: impl Display) -> String {
+    let message = message.to_string();
+    message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_string()
+}
+
 /// Escapes control characters and those that reorder or hide text, so that a name from /proc neither moves a terminal's
 /// cursor nor breaks a line.
 pub fn escaped(text: &str) -> String {

@@ -314,6 +314,19 @@ impl Pagemap {
         Ok(self.entries(start, end)?.map(frame).collect())
     }
 
+    /// Whether another process maps a page of `start..end`, except for the zero page.
+    pub fn has_shared_memory(&self, start: u64, end: u64) -> Result<bool, SysError> {
+        let mut regions = Vec::new();
+        self.scan(start, end, Categories::PRESENT, &mut regions)?;
+        regions.retain(|region| !region.categories.contains(Categories::PFNZERO));
+        for region in regions {
+            if self.has_shared(region.start, region.end)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether any present page of `start..end` is also mapped by another process, as after a fork. Reads eight bytes
     /// per page.
     pub fn has_shared(&self, start: u64, end: u64) -> Result<bool, SysError> {

@@ -165,12 +165,23 @@ impl<'a> Reader<'a> {
         name: &'static str,
         range: RangeInclusive<T>,
     ) -> Option<T> {
+        self.optional_shown_within(name, range, T::to_string)
+    }
+
+    /// The same for a value that `shown` prints.
+    pub fn optional_shown_within<T: Field + PartialOrd + Copy>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<T>,
+        shown: impl Fn(&T) -> String,
+    ) -> Option<T> {
         self.optional_by(name, |value| match T::read(value)? {
-            number if range.contains(&number) => Ok(number),
-            number => Err(format!(
-                "{number} is out of range: must be from {} to {}",
-                range.start(),
-                range.end()
+            value if range.contains(&value) => Ok(value),
+            value => Err(format!(
+                "{} is out of range: must be from {} to {}",
+                shown(&value),
+                shown(range.start()),
+                shown(range.end())
             )),
         })
     }

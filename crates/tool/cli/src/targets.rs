@@ -104,10 +104,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
     if text.is_empty() {
         return Err("an empty expression matches every process; give `.` to mean that".to_string());
     }
-    Regex::new(text).map_err(|error| {
-        let message = error.to_string();
-        message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_string()
-    })
+    Regex::new(text).map_err(report::format::regex_reason)
 }
 
 #[cfg(test)]

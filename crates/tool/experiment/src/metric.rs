@@ -52,9 +52,7 @@ impl Metric {
     /// Compiles the pattern for matching the whole output: `^` and `$` match at line ends.
     pub fn compile(pattern: &str) -> Result<Self, MetricError> {
         let line = |error: regex::Error| {
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            MetricError::Pattern(pattern.to_string(), last.to_string())
+            MetricError::Pattern(pattern.to_string(), report::format::regex_reason(error))
         };
         let regex = regex::RegexBuilder::new(pattern).multi_line(true).build().map_err(line)?;
         Ok(Self { regex })

@@ -250,10 +250,8 @@ impl Executor {
     /// Returns, by a sample, how many of the `pages` that filled the superpage are unused; `None`: it is no longer a
     /// superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
-        let every = u64::from(PAGES) / SAMPLES;
-        // Avoid equal distances, because programs access memory at equal strides.
-        let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
-        Some(match self.zeros_of(pid, start, (0..SAMPLES).map(page))? {
+        let sampled = waste::scattered(start, BYTES, PAGES.into(), SAMPLES);
+        Some(match self.zeros_of(pid, start, sampled)? {
             (0, _) => pages,
             (read, zero) => pages.min(u64::from(PAGES) * u64::from(zero) / u64::from(read)),
         })

@@ -262,12 +262,7 @@ impl Process {
         if now < until {
             return has;
         }
-        let dir = format!("/proc/{}/fd", self.pid);
-        let is_one = |name: String| {
-            let link = std::fs::read_link(root.path(&format!("{dir}/{name}")));
-            link.is_ok_and(|link| link.to_string_lossy().contains("userfaultfd"))
-        };
-        let has = root.list(&dir).map_or(true, |names| names.into_iter().any(is_one));
+        let has = process::has_userfaultfd(root, self.pid).unwrap_or(true);
         self.userfaultfd = (has, now + CACHE_TICKS);
         has
     }
@@ -299,14 +294,8 @@ impl Process {
 
     /// Returns whether another process maps a page of the extent, except for the zero page.
     pub(crate) fn is_shared(&self, start: u64) -> bool {
-        let mut regions = Vec::new();
-        let Ok(pagemap) = Pagemap::open(self.pid) else { return false };
-        if pagemap.scan(start, start + BYTES, Categories::PRESENT, &mut regions).is_err() {
-            return false;
-        }
-        regions.retain(|region| !region.categories.contains(Categories::PFNZERO));
-        let is_shared = |it: &PageRegion| pagemap.has_shared(it.start, it.end).unwrap_or(false);
-        regions.iter().any(is_shared)
+        let pagemap = Pagemap::open(self.pid);
+        pagemap.and_then(|it| it.has_shared_memory(start, start + BYTES)).unwrap_or(false)
     }
 
     /// Returns the extents of a range that have pages, and whether each is mapped as a superpage.

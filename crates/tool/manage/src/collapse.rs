@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use host::{FreeContiguity, MemInfo, cgroup};
+use live::Latency;
 use serde::Serialize;
 use sys::SysError;
 use sys::mem::Advice;
@@ -16,14 +17,6 @@ use units::ByteSize;
 use crate::memory::{Block, Memory, Survey};
 use crate::realtime::Realtime;
 use crate::record::Record;
-
-/// Linux errnos of asm-generic/errno-base.h and errno.h.
-pub(crate) const EPERM: i32 = 1;
-const ESRCH: i32 = 3;
-const EAGAIN: i32 = 11;
-const ENOMEM: i32 = 12;
-const EBUSY: i32 = 16;
-pub(crate) const EINVAL: i32 = 22;
 
 /// Number of calls between two readings of free memory.
 const CALLS_PER_READING: usize = 16;
@@ -124,15 +117,15 @@ impl Memory {
         record: &mut Record,
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Collapsed {
-        let (base, size) = (survey.base.bytes(), survey.superpage.bytes());
+        let (base, size) = (self.base.bytes(), self.superpage.bytes());
         let mut result = Collapsed::default();
         let mut calls = Vec::new();
-        let mut pagemap = Pagemap::open(self.process.pid).ok();
+        let pagemap = Pagemap::open(self.process.pid).ok();
         let mut realtime = Realtime::new(&self.root);
         let mut stopped = None;
         let has_locked = self.has_locked();
         let mut refused = BTreeMap::<u64, u32>::new();
-        let (mut refusals, mut room) = (0, true);
+        let (mut refusals, mut has_memory) = (0, true);
         for (at, block) in blocks.iter().filter(|block| block.pages.base > 0).enumerate() {
             if stopped.is_none() {
                 stopped = match () {
@@ -144,13 +137,12 @@ impl Memory {
                 };
             }
             if calls.len().is_multiple_of(CALLS_PER_READING) && stopped.is_none() {
-                room = self.has_room(limits.headroom, size);
+                has_memory = self.has_memory(limits.headroom);
             }
-            let missing = survey.per_block().saturating_sub(block.pages.resident());
-            let filled = u64::from(missing) * base;
+            let filled = survey.missing(block).bytes();
             let why = match () {
                 () if stopped.is_some() => stopped,
-                () if !room => Some(Skip::NoMemory),
+                () if !has_memory => Some(Skip::NoMemory),
                 () if block.pages.swapped > 0 => Some(Skip::Swapped),
                 () if result.filled.bytes() + filled > limits.fill.bytes() => Some(Skip::Sparse),
                 // The kernel refuses whole mappings, for their flags.
@@ -168,7 +160,7 @@ impl Memory {
                 result.skip(why, block, base);
                 continue;
             }
-            if has_locked && self.is_locked(block.start, base) {
+            if has_locked && self.is_locked(block.start) {
                 result.skip(Skip::Locked, block, base);
                 continue;
             }
@@ -177,7 +169,7 @@ impl Memory {
                 result.skip(Skip::Unrecorded, block, base);
                 continue;
             }
-            let ended = self.collapse_one(block.start, size, limits, &mut calls, &mut pagemap);
+            let ended = self.collapse_one(block.start, limits, &mut calls, pagemap.as_ref());
             match ended {
                 Ok(()) => {
                     refusals = 0;
@@ -198,23 +190,21 @@ impl Memory {
                 }
             }
         }
-        calls.sort_unstable();
-        let seconds = |call: &Duration| call.as_secs_f64();
-        result.seconds = calls.iter().map(seconds).sum();
-        result.longest_seconds = calls.last().map(seconds);
-        result.p99_seconds =
-            calls.get((calls.len() * 99).div_ceil(100).saturating_sub(1)).map(seconds);
+        result.seconds = calls.iter().map(Duration::as_secs_f64).sum();
+        result.longest_seconds = calls.iter().max().map(Duration::as_secs_f64);
+        let micros = calls.iter().map(|call| call.as_micros() as u64).collect();
+        result.p99_seconds = Latency::from_ticks(micros).map(|latency| latency.p99_seconds);
         result
     }
 
     fn collapse_one(
         &self,
         start: u64,
-        size: u64,
         limits: &Limits,
         calls: &mut Vec<Duration>,
-        pagemap: &mut Option<Pagemap>,
+        pagemap: Option<&Pagemap>,
     ) -> Result<(), Skip> {
+        let size = self.superpage.bytes();
         let range = start..start + size;
         for attempt in 1.. {
             let began = Instant::now();
@@ -222,17 +212,17 @@ impl Memory {
             let took = began.elapsed();
             calls.push(took);
             std::thread::sleep(pause(took, limits.duty));
-            let found = state(pagemap.as_ref(), start, size);
+            let found = state(pagemap, start, size);
             return match (found, asked.map_err(|error| error.errno())) {
                 (Some(State::Huge), _) => Ok(()),
-                (_, Err(EAGAIN | EBUSY)) if attempt < ATTEMPTS => continue,
-                (_, Err(EAGAIN | EBUSY)) => Err(Skip::Busy),
-                (_, Err(EPERM)) => Err(Skip::Denied),
-                (None | Some(State::Empty), _) | (_, Err(ESRCH)) => Err(Skip::Gone),
+                (_, Err(libc::EAGAIN | libc::EBUSY)) if attempt < ATTEMPTS => continue,
+                (_, Err(libc::EAGAIN | libc::EBUSY)) => Err(Skip::Busy),
+                (_, Err(libc::EPERM)) => Err(Skip::Denied),
+                (None | Some(State::Empty), _) | (_, Err(libc::ESRCH)) => Err(Skip::Gone),
                 // The answer too where a part of the block is not mapped any more.
-                (_, Err(ENOMEM)) if self.has_free_superpages() => Err(Skip::Gone),
-                (_, Err(ENOMEM)) => Err(Skip::NoSuperpage),
-                (_, Err(EINVAL)) => Err(Skip::Refused),
+                (_, Err(libc::ENOMEM)) if self.has_free_superpages() => Err(Skip::Gone),
+                (_, Err(libc::ENOMEM)) => Err(Skip::NoSuperpage),
+                (_, Err(libc::EINVAL)) => Err(Skip::Refused),
                 // Made, and split again before it was read back.
                 (Some(State::Base), Ok(_)) => Err(Skip::Busy),
                 (Some(State::Base), Err(_)) => Err(Skip::Failed),
@@ -242,21 +232,21 @@ impl Memory {
     }
 
     /// Whether a page of the process is locked in memory: the kernel then refuses MADV_COLD (EINVAL), which splits.
-    fn is_locked(&self, start: u64, base: u64) -> bool {
-        let page = start..start + base;
+    fn is_locked(&self, start: u64) -> bool {
+        let page = start..start + self.base.bytes();
         let asked = self.fd.advise(std::slice::from_ref(&page), Advice::Cold);
-        asked.is_err_and(|error| error.errno() == EINVAL)
+        asked.is_err_and(|error| error.errno() == libc::EINVAL)
     }
 
-    /// Whether so many superpages are free that a collapse cannot have failed for lack of one.
+    /// Whether enough superpages are free that a collapse cannot have failed for lack of one.
     fn has_free_superpages(&self) -> bool {
-        let size = host::Thp::pmd_size_of(&self.root);
-        let free = size.and_then(|size| FreeContiguity::for_programs(&self.root, size));
+        let free = FreeContiguity::for_programs(&self.root, self.superpage);
         free.is_ok_and(|free| free.superpages.is_some_and(|count| count >= PLENTY))
     }
 
     /// Whether a superpage more leaves the headroom, on the machine and in the control group. False if unknown.
-    fn has_room(&self, headroom: ByteSize, size: u64) -> bool {
+    fn has_memory(&self, headroom: ByteSize) -> bool {
+        let size = self.superpage.bytes();
         let needed = headroom.bytes().saturating_add(2 * size);
         let machine = MemInfo::read(&self.root).ok().and_then(|machine| machine.available);
         let group = cgroup::memory_available_of(&self.root, self.process.pid);
@@ -291,11 +281,9 @@ fn regions(pagemap: &Pagemap, start: u64, size: u64) -> Result<Vec<PageRegion>, 
     Ok(regions)
 }
 
-/// Whether another process maps a page of the block, apart from the zero page.
+/// Whether another process maps a page of the block, apart from the zero page. False if unknown.
 pub(crate) fn is_shared(pagemap: Option<&Pagemap>, start: u64, size: u64) -> bool {
-    let Some(pagemap) = pagemap else { return false };
-    let regions = regions(pagemap, start, size).unwrap_or_default();
-    regions.iter().any(|region| pagemap.has_shared(region.start, region.end).unwrap_or(false))
+    pagemap.is_some_and(|pagemap| pagemap.has_shared_memory(start, start + size).unwrap_or(false))
 }
 
 /// The pause after a call that keeps calls below this share of the time.

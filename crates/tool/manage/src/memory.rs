@@ -9,7 +9,7 @@ use std::path::Path;
 
 use host::coverage::MappingKind;
 use host::process::Sharing;
-use host::{ReadError, Root, process};
+use host::{Root, Thp, process};
 use serde::{Deserialize, Serialize};
 use services::why::{Machine, Mode};
 use services::{AddressSpace, Extent, Pages, Process, SpaceError};
@@ -38,14 +38,11 @@ impl ManageError {
     pub fn is_ended(&self) -> bool {
         match self {
             Self::Space(error) => matches!(error, SpaceError::Ended),
-            Self::Process(error) => error.errno() == ESRCH,
+            Self::Process(error) => error.errno() == libc::ESRCH,
             Self::Record(_) => false,
         }
     }
 }
-
-/// asm-generic/errno-base.h, the same on every Linux architecture.
-const ESRCH: i32 = 3;
 
 /// What forbids superpages in a process. Left alone unless the user says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -191,9 +188,10 @@ impl Survey {
         Coverage { eligible: pages(Pages::resident), on_superpages: pages(|pages| pages.huge) }
     }
 
-    /// Base pages of a superpage.
-    pub fn per_block(&self) -> u32 {
-        (self.superpage.bytes() / self.base.bytes()) as u32
+    /// Zeroed bytes that would fill a superpage of the block.
+    pub fn missing(&self, block: &Block) -> ByteSize {
+        let resident = u64::from(block.pages.resident()) * self.base.bytes();
+        ByteSize(self.superpage.bytes().saturating_sub(resident))
     }
 }
 
@@ -226,20 +224,24 @@ pub struct Memory {
     pub process: Process,
     pub(crate) root: Root,
     pub(crate) fd: PidFd,
+    pub(crate) superpage: PageSize,
+    pub(crate) base: PageSize,
 }
 
 impl Memory {
     /// Opens a process.
     ///
     /// # Errors
-    /// It ended.
+    /// It ended, or the kernel has no superpages.
     pub fn open(root: &Root, process: &Process) -> Result<Self, ManageError> {
         let fd = PidFd::open(process.pid).map_err(ManageError::Process)?;
         // Between selection and pidfd_open the pid may have become another process's.
         if !process.is_running(root) {
             return Err(SpaceError::Ended.into());
         }
-        Ok(Self { process: process.clone(), root: root.clone(), fd })
+        let superpage = Thp::pmd_size_of(root).map_err(SpaceError::Read)?;
+        let (process, root, base) = (process.clone(), root.clone(), root.page_size());
+        Ok(Self { process, root, fd, superpage, base })
     }
 
     /// The record of what was made in the process.
@@ -248,6 +250,11 @@ impl Memory {
     /// It cannot be read, or the process ended.
     pub fn record(&self, dir: &Path) -> Result<Record, ManageError> {
         Record::open(&self.root, dir, &self.process).map_err(ManageError::Record)
+    }
+
+    /// Resident memory of the process, by the kernel's counters; `None`: unknown.
+    pub fn resident(&self) -> Option<ByteSize> {
+        process::status(&self.root, self.process.pid).ok()?.total()
     }
 
     /// Whether the process has memory that is locked (mlock), which cannot be split again. False if unknown.
@@ -270,16 +277,16 @@ impl Memory {
     ///
     /// # Errors
     /// The process ended, or `/proc` cannot be read.
-    pub fn forbidden(&self, superpage: PageSize) -> Result<Vec<Forbidden>, ManageError> {
+    pub fn forbidden(&self) -> Result<Vec<Forbidden>, ManageError> {
         let status = process::status(&self.root, self.process.pid).map_err(SpaceError::from)?;
         let mut found = Vec::new();
         if status.thp_enabled == Some(false) {
             found.push(Forbidden::OffForProcess);
         }
-        if Machine::read(&self.root, superpage).anonymous == Some(Mode::Never) {
+        if Machine::read(&self.root, self.superpage).anonymous == Some(Mode::Never) {
             found.push(Forbidden::OffForMachine);
         }
-        match has_userfaultfd(&self.root, &self.process) {
+        match process::has_userfaultfd(&self.root, self.process.pid) {
             Ok(false) => {}
             Ok(true) => found.push(Forbidden::Userfaultfd),
             Err(error) if error.is_gone() => return Err(SpaceError::Ended.into()),
@@ -287,15 +294,6 @@ impl Memory {
         }
         Ok(found)
     }
-}
-
-fn has_userfaultfd(root: &Root, process: &Process) -> Result<bool, ReadError> {
-    let dir = format!("/proc/{}/fd", process.pid);
-    let is_one = |name: &String| {
-        let link = std::fs::read_link(root.path(&format!("{dir}/{name}")));
-        link.is_ok_and(|link| link.to_string_lossy().contains("userfaultfd"))
-    };
-    Ok(root.list(&dir)?.iter().any(is_one))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use host::{Root, process};
 use serde::Serialize;
 use services::{Process, SpaceError};
 use units::ByteSize;
@@ -104,7 +103,7 @@ impl Plan {
         heat: &BTreeMap<u64, f64>,
     ) -> Result<Self, ManageError> {
         let survey = memory.survey()?;
-        let mut forbidden = memory.forbidden(survey.superpage)?;
+        let mut forbidden = memory.forbidden()?;
         forbidden.retain(|found| !request.overrides.contains(found));
         let coverage = survey.coverage();
         let mut blocks: Vec<Block> =
@@ -116,12 +115,10 @@ impl Plan {
                 .then(other.pages.resident().cmp(&one.pages.resident()))
                 .then(one.start.cmp(&other.start))
         });
-        let most = resident(&memory.root, &memory.process)
-            .map_or(0.0, |resident| resident.bytes() as f64 * request.fill);
+        let most = memory.resident().map_or(0.0, |size| size.bytes() as f64 * request.fill);
         let (mut fill, mut superpages) = (0, 0);
         for block in &blocks {
-            let missing = survey.per_block().saturating_sub(block.pages.resident());
-            let missing = u64::from(missing) * survey.base.bytes();
+            let missing = survey.missing(block).bytes();
             if block.pages.swapped == 0 && (fill + missing) as f64 <= most {
                 (fill, superpages) = (fill + missing, superpages + 1);
             }
@@ -150,8 +147,7 @@ pub fn collapse(
     dir: &Path,
     goes_on: impl FnMut(usize) -> bool,
 ) -> Result<Outcome, ManageError> {
-    let root = &memory.root;
-    let resident_before = resident(root, &memory.process);
+    let resident_before = memory.resident();
     let mut record = memory.record(dir)?;
     be_first();
     let limits = Limits {
@@ -172,7 +168,7 @@ pub fn collapse(
         ineligible: plan.ineligible,
         collapsed,
         resident_before,
-        resident_after: resident(root, &memory.process),
+        resident_after: memory.resident(),
     })
 }
 
@@ -183,7 +179,7 @@ pub fn collapse(
 pub fn planned_undo(memory: &Memory, dir: &Path) -> Result<Undone, ManageError> {
     let record = memory.record(dir)?;
     let before = memory.survey()?.coverage();
-    let resident = resident(&memory.root, &memory.process);
+    let resident = memory.resident();
     Ok(Undone {
         process: memory.process.clone(),
         recorded: record.starts().count() as u64,
@@ -205,14 +201,13 @@ pub fn undo(
     duty: f64,
     within: Duration,
 ) -> Result<Undone, ManageError> {
-    let root = &memory.root;
     let record = memory.record(dir)?;
     let starts: Vec<u64> = record.starts().collect();
     let survey = memory.survey()?;
-    let resident_before = resident(root, &memory.process);
+    let resident_before = memory.resident();
     let deadline = Instant::now().checked_add(within);
     be_first();
-    let split = memory.split(&starts, survey.superpage, survey.base, duty, deadline);
+    let split = memory.split(&starts, duty, deadline);
     record.keep(&split.left).map_err(ManageError::Record)?;
     Ok(Undone {
         process: memory.process.clone(),
@@ -221,7 +216,7 @@ pub fn undo(
         after: coverage_after(memory)?,
         split,
         resident_before,
-        resident_after: resident(root, &memory.process),
+        resident_after: memory.resident(),
     })
 }
 
@@ -237,8 +232,4 @@ fn coverage_after(memory: &Memory) -> Result<Option<Coverage>, ManageError> {
         Err(ManageError::Space(SpaceError::Ended)) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn resident(root: &Root, process: &Process) -> Option<ByteSize> {
-    process::status(root, process.pid).ok()?.total()
 }

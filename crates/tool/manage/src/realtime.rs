@@ -6,17 +6,15 @@
 use std::time::{Duration, Instant};
 
 use host::Root;
-use host::process;
+use host::process::{self, Stat};
+use units::Pid;
 
 /// How long the list of realtime tasks is believed.
 const RENEW: Duration = Duration::from_secs(10);
-/// Scheduling policies SCHED_FIFO, SCHED_RR and SCHED_DEADLINE (sched(7)).
-const POLICIES: [u32; 3] = [1, 2, 6];
-
 /// Tasks of user programs with a realtime policy.
 #[derive(Debug)]
 pub struct Realtime {
-    tasks: Vec<String>,
+    tasks: Vec<Pid>,
     read_at: Instant,
 }
 
@@ -31,72 +29,59 @@ impl Realtime {
         if self.read_at.elapsed() >= RENEW {
             *self = Self::new(root);
         }
-        let runs =
-            |path: &String| root.read(path).is_ok_and(|line| fields(&line).next() == Some("R"));
-        self.tasks.iter().any(runs)
+        self.tasks.iter().any(|task| process::stat(root, *task).is_ok_and(|it| it.state == 'R'))
     }
 }
 
-fn tasks(root: &Root) -> Vec<String> {
-    let mut found = Vec::new();
+/// Ids of the threads; `/proc/TID` exists for each, although it is not listed.
+fn tasks(root: &Root) -> Vec<Pid> {
     let own = sys::param::own_pid();
-    for pid in process::pids(root).unwrap_or_default().into_iter().filter(|pid| *pid != own) {
-        let dir = format!("/proc/{pid}/task");
-        for task in root.list(&dir).unwrap_or_default() {
-            let path = format!("{dir}/{task}/stat");
-            if root.read(&path).is_ok_and(|line| is_realtime(&line)) {
-                found.push(path);
-            }
-        }
-    }
-    found
+    let others = process::pids(root).unwrap_or_default().into_iter().filter(|pid| *pid != own);
+    let threads =
+        others.flat_map(|pid| root.list(&format!("/proc/{pid}/task")).unwrap_or_default());
+    let threads = threads.filter_map(|name| name.parse().ok().map(Pid));
+    threads.filter(|task| process::stat(root, *task).is_ok_and(|it| is_meant(&it))).collect()
 }
 
-/// The fields of a line of stat after the name: the state first.
-fn fields(line: &str) -> impl Iterator<Item = &str> {
-    line.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace()
-}
-
-/// Whether a line of stat is of a task with memory of its own and a realtime policy. The kernel's own realtime threads
-/// run for microseconds.
-fn is_realtime(line: &str) -> bool {
-    let mut fields = fields(line);
-    // After the name: state is field 3; vsize 23; policy 41 (proc_pid_stat(5)).
-    let has_memory = fields.nth(23 - 3).is_some_and(|size| size != "0");
-    let policy = fields.nth(41 - 23 - 1).and_then(|policy| policy.parse().ok());
-    has_memory && policy.is_some_and(|policy| POLICIES.contains(&policy))
+/// Whether a thread is a user program's with a realtime policy. The kernel's own realtime threads run for microseconds.
+fn is_meant(stat: &Stat) -> bool {
+    stat.mapped > 0 && stat.is_realtime()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use host::process::parse;
+
     use super::*;
 
-    fn line(name: &str, size: u64, policy: u32) -> String {
+    fn stat(name: &str, size: u64, policy: u32) -> Stat {
         let zeros = |count| "0 ".repeat(count);
-        format!("1 ({name}) R {}{size} {}{policy} 0 0\n", zeros(19), zeros(17))
+        let line = format!("1 ({name}) R {}{size} {}{policy} 0 0\n", zeros(19), zeros(17));
+        parse::stat(&line, Path::new("stat")).unwrap()
     }
 
     #[test]
     fn user_programs_with_a_realtime_policy_count() {
-        for (text, expected) in [
-            (line("x", 4096, 1), true),
-            (line("x", 4096, 2), true),
-            (line("x", 4096, 6), true),
-            (line("x", 4096, 0), false),
-            (line("migration/0", 0, 1), false),
-            (line("a) R 0 (", 4096, 1), true),
-            (String::new(), false),
+        for (stat, expected) in [
+            (stat("x", 4096, 1), true),
+            (stat("x", 4096, 2), true),
+            (stat("x", 4096, 6), true),
+            (stat("x", 4096, 0), false),
+            (stat("migration/0", 0, 1), false),
+            (stat("a) R 0 (", 4096, 1), true),
         ] {
-            assert_eq!(is_realtime(&text), expected, "{text}");
+            assert_eq!(is_meant(&stat), expected, "{stat:?}");
         }
-        assert_eq!(fields(&line("a) S", 1, 0)).next(), Some("R"));
     }
 
     #[test]
     fn this_machines_tasks_can_be_read() {
         let root = Root::real();
-        let own = root.read("/proc/thread-self/stat").unwrap();
-        assert!(!is_realtime(&own));
-        assert_eq!(fields(&own).next(), Some("R"));
+        let own = process::stat(&root, sys::param::own_pid()).unwrap();
+        assert!(!is_meant(&own), "{own:?}");
+        let text = root.read("/proc/thread-self/stat").unwrap();
+        assert_eq!(parse::stat(&text, Path::new("stat")).unwrap().state, 'R');
     }
 }

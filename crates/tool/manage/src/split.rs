@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use sys::mem::Advice;
 use sys::pagemap::Pagemap;
-use units::PageSize;
 
-use crate::collapse::{EINVAL, EPERM, State, is_shared, pause, state};
+use crate::collapse::{State, is_shared, pause, state};
 use crate::memory::Memory;
 
 /// Base pages tried of a superpage that the kernel has locked.
@@ -54,17 +53,10 @@ pub struct Split {
 impl Memory {
     /// Splits the superpages at these addresses, and reads each back. Spends at most the share `duty` of the time in
     /// calls.
-    pub fn split(
-        &self,
-        starts: &[u64],
-        superpage: PageSize,
-        base: PageSize,
-        duty: f64,
-        deadline: Option<Instant>,
-    ) -> Split {
+    pub fn split(&self, starts: &[u64], duty: f64, deadline: Option<Instant>) -> Split {
         let mut result = Split::default();
         let pagemap = Pagemap::open(self.process.pid).ok();
-        let size = superpage.bytes();
+        let size = self.superpage.bytes();
         let mut longest = None::<Duration>;
         for &start in starts {
             if state(pagemap.as_ref(), start, size) != Some(State::Huge) {
@@ -73,9 +65,7 @@ impl Memory {
             }
             let kept = match deadline.is_some_and(|end| Instant::now() >= end) {
                 true => Some(Kept::NoTime),
-                false => {
-                    self.split_one(start, size, base.bytes(), duty, pagemap.as_ref(), &mut longest)
-                }
+                false => self.split_one(start, duty, pagemap.as_ref(), &mut longest),
             };
             match kept {
                 None => result.split += 1,
@@ -92,12 +82,11 @@ impl Memory {
     fn split_one(
         &self,
         start: u64,
-        size: u64,
-        base: u64,
         duty: f64,
         pagemap: Option<&Pagemap>,
         longest: &mut Option<Duration>,
     ) -> Option<Kept> {
+        let (size, base) = (self.superpage.bytes(), self.base.bytes());
         for attempt in 0..ATTEMPTS {
             let page = start + size / base * attempt / ATTEMPTS * base;
             let began = Instant::now();
@@ -106,10 +95,10 @@ impl Memory {
             *longest = Some(longest.map_or(took, |most| most.max(took)));
             std::thread::sleep(pause(took, duty));
             let errno = asked.err().map(|error| error.errno());
-            if errno == Some(EPERM) {
+            if errno == Some(libc::EPERM) {
                 return Some(Kept::Denied);
             }
-            if errno == Some(EINVAL) && state(pagemap, start, size) == Some(State::Huge) {
+            if errno == Some(libc::EINVAL) && state(pagemap, start, size) == Some(State::Huge) {
                 return Some(Kept::Locked);
             }
             if state(pagemap, start, size) != Some(State::Huge) {

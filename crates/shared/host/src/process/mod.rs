@@ -7,6 +7,8 @@ mod mounts;
 mod stat;
 mod tree;
 
+use units::Pid;
+
 pub use maps::{Device, Mapping, Maps, Sharing};
 pub use maps::{Resident, resident, status};
 pub use maps::{Smaps, SmapsEntry};
@@ -14,6 +16,19 @@ pub use mounts::MemoryMounts;
 pub use stat::{KeptLoad, KeptStatus, Load};
 pub use stat::{Stat, is_running, stat};
 pub use tree::{pids, tree, tree_with_stat};
+
+/// Whether a process has a userfaultfd. Needs PTRACE_MODE_READ.
+///
+/// # Errors
+/// Its descriptors cannot be listed.
+pub fn has_userfaultfd(root: &crate::Root, pid: Pid) -> Result<bool, crate::ReadError> {
+    let dir = format!("/proc/{pid}/fd");
+    let is_one = |name: String| {
+        let link = std::fs::read_link(root.path(&format!("{dir}/{name}")));
+        link.is_ok_and(|link| link.to_string_lossy().contains("userfaultfd"))
+    };
+    Ok(root.list(&dir)?.into_iter().any(is_one))
+}
 
 /// Whether this process is in the initial pid namespace, where it can see every process (PROC_PID_INIT_INO of
 /// linux/proc_ns.h).

@@ -46,9 +46,17 @@ pub struct Stat {
     /// Start address of its stack: unchanged by fork, new after exec. 0 if this process may not trace the process, or
     /// if the line has no such field.
     pub stack_start: u64,
+    /// Scheduling policy of the thread, the main one of a process (sched(7)): 0 is SCHED_OTHER. 0 if the line has no such
+    /// field.
+    pub policy: u64,
 }
 
 impl Stat {
+    /// Whether the policy is SCHED_FIFO, SCHED_RR or SCHED_DEADLINE.
+    pub fn is_realtime(&self) -> bool {
+        matches!(self.policy, 1 | 2 | 6)
+    }
+
     /// Whether the process is a zombie or dead. False if the main thread has ended but other
     /// threads run.
     pub fn is_dead(&self) -> bool {
@@ -76,7 +84,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 5, 6, 10, 11, 12, 20, 22, 23, 24 and 28 of proc_pid_stat(5); field 4 is the parent.
+    // Fields 5, 6, 10, 11, 12, 20, 22, 23, 24, 28 and 41 of proc_pid_stat(5); field 4 is the parent.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -94,6 +102,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         mapped: number(0).unwrap_or(0),
         resident_pages: number(0).unwrap_or(0),
         stack_start: number(28 - 25).unwrap_or(0),
+        policy: number(41 - 29).unwrap_or(0),
     })
 }
 

@@ -37,6 +37,7 @@ use crate::exit::{self, Done, Failure};
     group = clap::ArgGroup::new("launched")
         .multiple(true)
         .args(LAUNCHED)
+        .args(["service", "suite"])
         .conflicts_with("TargetArgs"),
 )]
 pub struct Args {
@@ -100,7 +101,7 @@ pub struct Args {
     fail_if: Vec<outputs::FailIf>,
 
     /// Print a saved comparison (--json) again; run nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = RUN_FLAGS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = LAUNCHED, conflicts_with_all = RUN_FLAGS)]
     from: Option<PathBuf>,
 
     /// Print what each arm would do; do nothing.
@@ -129,8 +130,8 @@ pub struct Args {
     outputs: outputs::Outputs,
 }
 
-/// Flags of programs that are launched, which conflict with processes that run.
-const LAUNCHED: [&str; 23] = [
+/// Flags of programs that are launched, which conflict with processes that run, as `--service` and `--suite` do.
+const LAUNCHED: [&str; 21] = [
     "workload",
     "command",
     "pool",
@@ -152,40 +153,17 @@ const LAUNCHED: [&str; 23] = [
     "largest",
     "graph",
     "offset",
-    "service",
-    "suite",
 ];
 
-/// Flags of a new run, which conflict with `--from`.
-const RUN_FLAGS: [&str; 48] = [
-    "vary",
-    "workload",
-    "command",
+/// Other flags of a new run, which conflict with `--from` as [`LAUNCHED`] do.
+const RUN_FLAGS: [&str; 27] = [
     "arms",
     "aa",
-    "pool",
     "metric",
     "metric_name",
     "metric_better",
-    "warm_memory",
-    "ignore_failure",
-    "predict",
     "dry_run",
-    "size",
     "seed",
-    "threads",
-    "operations",
-    "iterations",
-    "repeat",
-    "lines",
-    "burst",
-    "gap",
-    "populate",
-    "latency",
-    "smallest",
-    "largest",
-    "graph",
-    "offset",
     "min_runs",
     "max_runs",
     "max_time",

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use ::manage::config::{Config, ConfigError, Mode, Sources};
 use ::manage::daemon::status::{Kept, Pause, Status};
-use ::manage::daemon::{Daemon, Surroundings};
-use ::manage::operation::{LOCK, Notifier, OnlyManager, Watchdog};
+use ::manage::daemon::{Control, Daemon};
+use ::manage::operation::{LOCK, Notifier, OnlyManager, Watchdog, check_unmanaged};
 use ::manage::record;
 use host::Root;
 use operations::files::OwnFile;
@@ -96,7 +96,7 @@ impl Service {
     }
 }
 
-impl Surroundings for Service {
+impl Control for Service {
     fn sleep(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while !self.stop.load(Ordering::SeqCst) && !self.reload.load(Ordering::SeqCst) {
@@ -132,12 +132,12 @@ impl Surroundings for Service {
         let _ = self.notifier.ready(&self.line);
     }
 
-    fn status(&mut self, status: &Status) {
+    fn is_status_due(&mut self) -> bool {
         self.be_alive();
-        let is_due = Instant::now() >= self.write_at;
-        if !is_due && self.is_ready {
-            return;
-        }
+        !self.is_ready || Instant::now() >= self.write_at
+    }
+
+    fn status(&mut self, status: &Status) {
         self.write_at = Instant::now() + WRITE;
         let line = line(status);
         if line != self.line {
@@ -199,7 +199,7 @@ fn paused(pause: Pause) -> &'static str {
 /// Prints the state of the manager that runs.
 pub fn status(json: bool, svg: Option<&Path>, force: bool) -> Result<Done, Failure> {
     // A manager that was killed leaves its state.
-    if OnlyManager::new(Path::new(LOCK)).is_ok() {
+    if check_unmanaged(Path::new(LOCK)).is_ok() {
         exit::say("no manager runs");
         return Ok(Done::Negative);
     }

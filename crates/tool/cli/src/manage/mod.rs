@@ -70,7 +70,7 @@ pub struct Args {
 }
 
 const AFTER: &str = "\
-Exit codes: 0 done; 1 less coverage than --require-coverage, superpages that --undo could not split, or no manager for --status; 2 wrong usage, or mistakes in the configuration, each told \
+Exit codes: 0 done; 1 less coverage than --require-coverage, superpages that --undo could not split, or no manager for --status; 2 wrong usage, or mistakes in the configuration, each printed \
 with its file and line; 3 not possible on this machine.";
 
 pub fn run(args: Args) -> Result<Done, Failure> {

@@ -446,6 +446,7 @@ mod tests {
             mapped: 1 << 20,
             resident_pages: 0,
             stack_start: 0,
+            policy: 0,
         }
     }
 

@@ -383,8 +383,7 @@ fn expression(value: &DeValue<'_>) -> Result<Regex, String> {
         );
     }
     Regex::new(text).map_err(|error| {
-        let message = error.to_string();
-        let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let reason = report::format::regex_reason(error);
         format!("{} is no regular expression: {reason}", quoted(text))
     })
 }
@@ -411,14 +410,7 @@ fn time(
     name: &'static str,
     range: RangeInclusive<Duration>,
 ) -> Option<Duration> {
-    keys.optional_by(name, |value| match Duration::read(value)? {
-        time if range.contains(&time) => Ok(time),
-        time => Err(format!(
-            "{time:?} is out of range: must be from {:?} to {:?}",
-            range.start(),
-            range.end()
-        )),
-    })
+    keys.optional_shown_within(name, range, |time| format!("{time:?}"))
 }
 
 /// Reads a share in percent within a range.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use host::{Root, cgroup, waste};
 use services::Process;
 use sys::pagemap::Pagemap;
-use units::{PageSize, Pid};
+use units::Pid;
 
 use super::keeper::Ledger;
 use super::lock;
@@ -57,33 +57,29 @@ pub fn from(
     else {
         return GivenBack::default();
     };
-    let Ok(superpage) = host::Thp::pmd_size_of(root) else { return GivenBack::default() };
-    let base = root.page_size();
     let mut zero = Vec::new();
     let mut bytes = 0;
     for start in made {
-        if state(Some(&pagemap), start, superpage.bytes()) != Some(State::Huge) {
+        if state(Some(&pagemap), start, memory.superpage.bytes()) != Some(State::Huge) {
             continue;
         }
-        let zeros = zeros(process.pid, start, superpage, base);
+        let zeros = zeros(&memory, start);
         if zeros >= ZERO {
             zero.push(start);
-            bytes += superpage.bytes() * u64::from(zeros) / SAMPLES;
+            bytes += memory.superpage.bytes() * u64::from(zeros) / SAMPLES;
         }
     }
     let deadline = Some(Instant::now() + Duration::from_secs(1));
-    let split = memory.split(&zero, superpage, base, DUTY, deadline);
+    let split = memory.split(&zero, DUTY, deadline);
     zero.retain(|start| !split.left.contains(start));
     lock(ledger).given_back(process.pid, &zero, leave_alone);
     GivenBack { split: split.split, bytes: if split.split > 0 { bytes } else { 0 } }
 }
 
 /// Number of pages of zeros among some of a superpage's.
-fn zeros(pid: Pid, start: u64, superpage: PageSize, base: PageSize) -> u32 {
-    let every = superpage.bytes() / SAMPLES;
-    // Not at equal distances: programs use memory at equal strides.
-    let page =
-        |at: u64| at * every + (at * 13 * base.bytes()) % every / base.bytes() * base.bytes();
-    let addresses: Vec<u64> = (0..SAMPLES).map(|at| start + page(at)).collect();
-    waste::zero_pages(pid, &addresses, base.bytes()).1
+fn zeros(memory: &Memory, start: u64) -> u32 {
+    let (superpage, base) = (memory.superpage.bytes(), memory.base.bytes());
+    let sampled = waste::scattered(start, superpage, superpage / base, SAMPLES);
+    let addresses: Vec<u64> = sampled.map(|page| start + page * base).collect();
+    waste::zero_pages(memory.process.pid, &addresses, base).1
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use host::{MemInfo, Root, cgroup};
-use live::{Call, Supervisor};
+use live::{Call, Latency, Supervisor};
 use services::Process;
 use units::{ByteSize, PageSize, Pid};
 
@@ -136,11 +136,9 @@ impl Ledger {
         status.pause = self.pause;
         status.rate = self.rate;
         status.unrecorded.clone_from(&self.unrecorded);
-        let mut calls: Vec<Duration> = self.calls.iter().copied().collect();
-        calls.sort_unstable();
-        let p99 = calls.get((calls.len() * 99).div_ceil(100).saturating_sub(1));
-        status.p99_seconds = p99.map(Duration::as_secs_f64);
-        status.longest_seconds = (!calls.is_empty()).then_some(self.longest.as_secs_f64());
+        let calls = self.calls.iter().map(|call| call.as_micros() as u64).collect();
+        status.p99_seconds = Latency::from_ticks(calls).map(|latency| latency.p99_seconds);
+        status.longest_seconds = (!self.calls.is_empty()).then_some(self.longest.as_secs_f64());
     }
 
     fn record(&mut self, pid: Pid) -> Result<&mut Record, String> {
@@ -179,9 +177,9 @@ impl Ledger {
         self.until.insert((pid, start), now + rest);
     }
 
-    /// Whether a process's control group has room for a superpage more. Filled pages are charged, and during the call
+    /// Whether a process's control group has memory for another superpage. Filled pages are charged, and during the call
     /// the copy too.
-    fn has_room(&self, pid: Pid) -> bool {
+    fn has_memory(&self, pid: Pid) -> bool {
         let left = cgroup::memory_available_of(&self.root, pid);
         left.is_none_or(|left| left.bytes() >= 8 * self.superpage.bytes())
     }
@@ -241,7 +239,7 @@ impl Supervisor for Keeper {
     fn permit(&mut self, pid: Pid, starts: &[u64]) -> Vec<u64> {
         let mut ledger = lock(&self.ledger);
         let now = Instant::now();
-        if !ledger.has_room(pid) {
+        if !ledger.has_memory(pid) {
             *ledger.unmade.entry(SHORT_GROUP).or_default() += starts.len() as u64;
             return Vec::new();
         }

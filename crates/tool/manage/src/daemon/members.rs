@@ -59,8 +59,8 @@ pub struct Members {
     decide_at: Instant,
     /// Processes seen for the first time at the last search. Most end before the next.
     young: BTreeSet<Pid>,
-    /// Others, with their start times, that get nothing.
-    others: BTreeMap<Pid, u64>,
+    /// Others, that get nothing.
+    others: BTreeSet<Pid>,
     kept: BTreeMap<Pid, Found>,
     left_alone: BTreeMap<Pid, LeftAlone>,
 }
@@ -74,7 +74,7 @@ impl Members {
             search_at: now,
             decide_at: now + RENEW,
             young: BTreeSet::new(),
-            others: BTreeMap::new(),
+            others: BTreeSet::new(),
             kept: BTreeMap::new(),
             left_alone: BTreeMap::new(),
         }
@@ -98,14 +98,14 @@ impl Members {
             self.others.clear();
             self.decide_at = now + RENEW;
         }
-        self.others.retain(|pid, _| pids.contains(pid));
+        self.others.retain(|pid| pids.contains(pid));
         self.left_alone.retain(|pid, _| pids.contains(pid));
         self.kept.retain(|pid, found| pids.contains(pid) && found.process.is_running(root));
         let young = std::mem::take(&mut self.young);
         let is_first = self.kept.is_empty() && self.others.is_empty() && young.is_empty();
         for pid in pids {
             let known = self.kept.get(&pid).map(|found| found.decided_at);
-            if known.is_some_and(|at| now < at + RENEW) || self.others.contains_key(&pid) {
+            if known.is_some_and(|at| now < at + RENEW) || self.others.contains(&pid) {
                 continue;
             }
             if known.is_none() && !is_first && !is_due && !young.contains(&pid) {
@@ -120,47 +120,33 @@ impl Members {
 
     fn decide(&mut self, root: &Root, config: &Config, pid: Pid, now: Instant) {
         self.left_alone.remove(&pid);
-        let before = self.kept.remove(&pid);
-        let Ok(Some(process)) = Process::read(root, pid) else {
-            self.others.insert(pid, 0);
-            return;
-        };
+        self.kept.remove(&pid);
+        // Until the next time that all are decided about, unless it is kept.
+        self.others.insert(pid);
+        let Ok(Some(process)) = Process::read(root, pid) else { return };
         let decision = config.decide(&process, || Request::read(root, &process));
-        let alone = |why: String| LeftAlone { pid, name: process.name.clone(), why };
-        let rule = decision.rule.and_then(|rule| {
-            config.rules.iter().position(|one| std::ptr::eq(one, rule)).map(|at| (at, rule))
-        });
-        match (decision.outcome, rule) {
-            (Outcome::Keep(design), Some((at, rule))) => {
-                let forbidden = forbidden(root, &process, &rule.limits);
-                let Some(forbidden) = forbidden else { return };
+        let why = match decision.outcome {
+            Outcome::Keep(design) => {
+                let rule = decision.rule.and_then(|rule| {
+                    let at = config.rules.iter().position(|one| std::ptr::eq(one, rule))?;
+                    Some((at, rule))
+                });
+                let Some((at, rule)) = rule else { return };
+                // One that has ended meanwhile is decided about again if its pid is there.
+                self.others.remove(&pid);
+                let Some(forbidden) = forbidden(root, &process, &rule.limits) else { return };
                 let group = Group { rule: at, design: design.name.clone() };
-                // An address space that was exec'd anew is another one for `live` too, which sees that itself.
-                drop(before);
-                let mode = rule.mode;
-                self.kept.insert(
-                    pid,
-                    Found { process, group, design, mode, forbidden, decided_at: now },
-                );
+                let (mode, decided_at) = (rule.mode, now);
+                let found = Found { process, group, design, mode, forbidden, decided_at };
+                self.kept.insert(pid, found);
+                return;
             }
-            (Outcome::BadRequest { asked, why }, _) => {
-                let why = format!("it asks for {asked:?}: {why}");
-                self.left_alone.insert(pid, alone(why));
-                self.others.insert(pid, process.start_ticks);
-            }
-            (Outcome::UnknownLimits, _) => {
-                self.left_alone.insert(pid, alone(HIDDEN.to_string()));
-                self.others.insert(pid, process.start_ticks);
-            }
-            (Outcome::UnknownRequest { why }, _) => {
-                let why = format!("what it asks for is unknown: {why}");
-                self.left_alone.insert(pid, alone(why));
-                self.others.insert(pid, process.start_ticks);
-            }
-            (Outcome::Unmatched | Outcome::LeaveAlone | Outcome::Keep(_), _) => {
-                self.others.insert(pid, process.start_ticks);
-            }
-        }
+            Outcome::Unmatched | Outcome::LeaveAlone => return,
+            Outcome::BadRequest { asked, why } => format!("it asks for {asked:?}: {why}"),
+            Outcome::UnknownRequest { why } => format!("what it asks for is unknown: {why}"),
+            Outcome::UnknownLimits => HIDDEN.to_string(),
+        };
+        self.left_alone.insert(pid, LeftAlone { pid, name: process.name, why });
     }
 
     /// Processes on which designs are enforced, by group.
@@ -207,9 +193,8 @@ impl Found {
 
 /// What forbids superpages in a process, apart from what its rule overrides; `None`: it ended or may not be read.
 fn forbidden(root: &Root, process: &Process, limits: &Limits) -> Option<Vec<Forbidden>> {
-    let superpage = host::Thp::pmd_size_of(root).ok()?;
     let memory = Memory::open(root, process).ok()?;
-    let mut found = memory.forbidden(superpage).ok()?;
+    let mut found = memory.forbidden().ok()?;
     found.extend(memory.has_locked().then_some(Forbidden::Locked));
     let is_overridden = |what: &Forbidden| match what {
         Forbidden::OffForMachine => limits.may_override.contains(&Override::ThpNever),

@@ -36,7 +36,7 @@ const SURVEY: Duration = Duration::from_secs(10);
 const SURVEY_SHARE: f64 = 0.002;
 
 /// What the daemon asks of the program around it.
-pub trait Surroundings {
+pub trait Control {
     /// Sleeps for this long, or until a signal.
     fn sleep(&mut self, time: Duration);
     /// Whether the daemon is to end.
@@ -45,6 +45,8 @@ pub trait Surroundings {
     fn is_reload_asked(&mut self) -> bool;
     /// The configuration was read again, or has mistakes and the one before stays.
     fn reloaded(&mut self, result: Result<(), ConfigError>);
+    /// Whether [`Self::status`] is wanted now.
+    fn is_status_due(&mut self) -> bool;
     /// What is in force now.
     fn status(&mut self, status: &Status);
 }
@@ -103,23 +105,26 @@ impl Daemon {
     }
 
     /// Keeps the designs in force until it is stopped. Superpages stay; the records say which were made.
-    pub fn run(mut self, surroundings: &mut dyn Surroundings) {
-        while !surroundings.is_stopped() {
-            if surroundings.is_reload_asked() {
+    pub fn run(mut self, control: &mut dyn Control) {
+        while !control.is_stopped() {
+            if control.is_reload_asked() {
                 let result = self.config.reload(&self.root);
                 if result.is_ok() {
                     // Rules may have changed, so each process is decided about again.
                     self.stop_executors();
                     self.members = Members::new(&self.root);
                 }
-                surroundings.reloaded(result);
+                control.reloaded(result);
             }
             let began = sys::param::thread_cpu_time();
             self.turn();
             let used = sys::param::thread_cpu_time().saturating_sub(began);
-            surroundings.status(&self.status);
+            if control.is_status_due() {
+                self.count();
+                control.status(&self.status);
+            }
             let pause = used.mul_f64(100.0 / self.config.machine.cpu_share);
-            surroundings.sleep((self.config.machine.interval / self.speed).max(pause));
+            control.sleep((self.config.machine.interval / self.speed).max(pause));
         }
         self.stop_executors();
     }
@@ -135,7 +140,6 @@ impl Daemon {
             let used = sys::param::thread_cpu_time().saturating_sub(began);
             self.survey_at = now + (SURVEY / self.speed).max(used.div_f64(SURVEY_SHARE));
         }
-        self.count();
     }
 
     /// Gives each rule's executor its processes, and starts and stops executors.

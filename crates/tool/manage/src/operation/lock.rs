@@ -7,6 +7,7 @@ use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use units::Pid;
 
@@ -14,6 +15,10 @@ use units::Pid;
 pub const LOCK: &str = "/run/superpage/manage.lock";
 /// Mode of its directory.
 const MODE: u32 = 0o711;
+/// Time for which a process that only looks ([`check_unmanaged`]) may hold the lock.
+const LOOKED_AT: Duration = Duration::from_millis(50);
+/// Time between two attempts.
+const STEP: Duration = Duration::from_millis(5);
 /// Maximum length of a holder's line in bytes.
 const MAX_LINE: u64 = 32;
 
@@ -58,20 +63,42 @@ impl OnlyManager {
             make(directory).map_err(|source| io("make the directory of", source))?;
         }
         let mut options = sys::trust::no_links();
-        // Readable by all: who asks in vain is told the pid.
+        // Readable by all: a second manager reads the pid of the first.
         options.create(true).truncate(false).read(true).write(true).mode(0o644);
         let mut file = options.open(path).map_err(|source| io("open", source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held { holder: holder(&file) });
+        let end = Instant::now() + LOOKED_AT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(STEP),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(LockError::Held { holder: holder(&file) });
+                }
+                Err(TryLockError::Error(source)) => return Err(io("take", source)),
             }
-            Err(TryLockError::Error(source)) => return Err(io("take", source)),
         }
         // The pid is only for messages: a full file system must not prevent managing.
         let line = format!("{}\n", sys::param::own_pid());
         let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
         Ok(Self { file })
+    }
+}
+
+/// Looks whether a process manages the machine's processes. Writes nothing. Takes the lock, shared, for a moment.
+///
+/// # Errors
+/// [`LockError::Held`] if one does, or the file cannot be read.
+pub fn check_unmanaged(path: &Path) -> Result<(), LockError> {
+    let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io("open", error)),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
+        Err(TryLockError::Error(source)) => Err(io("look at", source)),
     }
 }
 
@@ -126,7 +153,12 @@ mod tests {
         let own = sys::param::own_pid();
         assert!(matches!(error, LockError::Held { holder: Some(pid) } if pid == own));
         assert!(error.to_string().starts_with(&format!("process {own} manages")), "{error}");
+        assert!(
+            matches!(check_unmanaged(&path), Err(LockError::Held { holder: Some(pid) }) if pid == own)
+        );
         drop(first);
+        check_unmanaged(&path).unwrap();
+        check_unmanaged(&dir.path().join("none")).unwrap();
         OnlyManager::new(&path).unwrap();
     }
 

@@ -43,14 +43,13 @@ static CHILDREN: AtomicU32 = AtomicU32::new(0);
 
 impl Child {
     /// Starts this test program as the child. The test that is named `child` in it must call [`run`].
-    pub fn start(sharing: bool) -> Self {
+    pub fn start() -> Self {
         let number = CHILDREN.fetch_add(1, Ordering::Relaxed);
         let tag = format!("child-{number}-of-{}-", std::process::id());
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
             // Names this process for the manager's rules; no test has this name.
             .args(["--skip", &tag])
-            .env("MANAGE_CHILD_FORKS", if sharing { "1" } else { "0" })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -128,8 +127,6 @@ pub fn run() {
         println!("at {}", memory.address() + skip);
         parts.push((part, memory, skip as usize));
     }
-    let forked = (std::env::var("MANAGE_CHILD_FORKS").as_deref() == Ok("1"))
-        .then(|| Command::new("sleep").arg("60").spawn().unwrap());
     for line in std::io::stdin().lines() {
         line.unwrap();
         let is_whole = parts.iter().all(|(part, memory, skip)| {
@@ -140,5 +137,4 @@ pub fn run() {
         });
         println!("{}", if is_whole { "whole" } else { "broken" });
     }
-    drop(forked);
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use host::Root;
 use superpage_manage::config::{Config, ConfigError, Sources};
 use superpage_manage::daemon::status::Status;
-use superpage_manage::daemon::{Daemon, Surroundings};
+use superpage_manage::daemon::{Control, Daemon};
 use superpage_manage::{Memory, once, record};
 
 use crate::child::{Child, Part};
-use crate::obstacle;
+use crate::may_collapse;
 
 /// Ends the daemon when its state is as wanted, or after a minute.
 struct Until<F> {
@@ -30,7 +30,7 @@ impl<F: FnMut(&Status) -> bool> Until<F> {
     }
 }
 
-impl<F: FnMut(&Status) -> bool> Surroundings for Until<F> {
+impl<F: FnMut(&Status) -> bool> Control for Until<F> {
     fn sleep(&mut self, time: Duration) {
         std::thread::sleep(time.min(Duration::from_millis(50)));
     }
@@ -49,6 +49,10 @@ impl<F: FnMut(&Status) -> bool> Surroundings for Until<F> {
     fn reloaded(&mut self, result: Result<(), ConfigError>) {
         self.mistakes
             .extend(result.err().into_iter().flat_map(|error| error.lines().collect::<Vec<_>>()));
+    }
+
+    fn is_status_due(&mut self) -> bool {
+        true
     }
 
     fn status(&mut self, status: &Status) {
@@ -73,12 +77,9 @@ fn run(config: Config, dir: &Path, until: &mut Until<impl FnMut(&Status) -> bool
 
 #[test]
 fn a_design_is_kept_in_force_and_what_it_made_can_be_undone() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let dir = tempfile::tempdir().unwrap();
-    let mut child = Child::start(false);
+    let mut child = Child::start();
     let process = child.process();
     let text = rule(&child, "design = \"quicksilver-sync-64\"\nmode = \"enforce\"");
     let mut until = Until::new(|status| status.made >= 16);
@@ -107,12 +108,9 @@ fn a_design_is_kept_in_force_and_what_it_made_can_be_undone() {
 
 #[test]
 fn what_is_observed_is_not_changed_and_a_typo_leaves_the_configuration_in_force() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let dir = tempfile::tempdir().unwrap();
-    let child = Child::start(false);
+    let child = Child::start();
     let text = rule(&child, "design = \"quicksilver-sync-64\"");
     let config = config(dir.path(), &text);
     std::fs::write(dir.path().join("manage.toml"), "[[rule]]\ncom = 1\n").unwrap();

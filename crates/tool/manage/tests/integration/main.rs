@@ -25,12 +25,9 @@ fn request() -> Request {
     }
 }
 
-/// Why collapsing from outside cannot be tried here.
-fn obstacle() -> Option<String> {
-    if live::check_machine(&Root::real()).is_err() {
-        return Some("superpages cannot be made in another process here".to_string());
-    }
-    None
+/// Whether superpages can be made from outside here.
+fn may_collapse() -> bool {
+    live::check_machine(&Root::real()).is_ok()
 }
 
 #[test]
@@ -45,12 +42,9 @@ fn share(coverage: Coverage) -> f64 {
 
 #[test]
 fn a_process_gets_superpages_and_base_pages_again_with_its_contents_whole() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let (root, dir) = (Root::real(), tempfile::tempdir().unwrap());
-    let mut child = Child::start(false);
+    let mut child = Child::start();
     let process = child.process();
     let memory = Memory::open(&root, &process).unwrap();
     let resident = host::process::status(&root, process.pid).unwrap().total().unwrap();
@@ -58,10 +52,11 @@ fn a_process_gets_superpages_and_base_pages_again_with_its_contents_whole() {
     let fill = ByteSize::mib(9).bytes() as f64 / resident.bytes() as f64;
     let request = Request { fill, ..request() };
     let plan = Plan::read(&memory, &request, &BTreeMap::new()).unwrap();
-    if !plan.forbidden.is_empty() {
-        testkit::skipped!("superpages are forbidden here: {:?}", plan.forbidden);
-        return;
-    }
+    testkit::require!(
+        plan.forbidden.is_empty(),
+        "superpages are forbidden here: {:?}",
+        plan.forbidden
+    );
     let before = plan.coverage;
     let outcome = once::collapse(&memory, plan, &request, dir.path(), |_| true).unwrap();
     if outcome.collapsed.skipped.contains_key(&Skip::NoSuperpage) {
@@ -92,12 +87,9 @@ fn a_process_gets_superpages_and_base_pages_again_with_its_contents_whole() {
 
 #[test]
 fn the_hottest_come_first_and_time_ends_it() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let (root, dir) = (Root::real(), tempfile::tempdir().unwrap());
-    let child = Child::start(false);
+    let child = Child::start();
     let memory = Memory::open(&root, &child.process()).unwrap();
     let hot = child.starts(Part::Half)[3];
     let heat = BTreeMap::from([(hot, 0.5), (child.starts(Part::Sparse)[0], 0.1)]);
@@ -117,19 +109,17 @@ fn the_hottest_come_first_and_time_ends_it() {
 
 #[test]
 fn a_process_that_ends_leaves_nothing_behind() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let (root, dir) = (Root::real(), tempfile::tempdir().unwrap());
-    let mut child = Child::start(false);
+    let mut child = Child::start();
     let process = child.process();
     let memory = Memory::open(&root, &process).unwrap();
     let plan = Plan::read(&memory, &request(), &BTreeMap::new()).unwrap();
-    if !plan.forbidden.is_empty() {
-        testkit::skipped!("superpages are forbidden here: {:?}", plan.forbidden);
-        return;
-    }
+    testkit::require!(
+        plan.forbidden.is_empty(),
+        "superpages are forbidden here: {:?}",
+        plan.forbidden
+    );
     let outcome = once::collapse(&memory, plan, &request(), dir.path(), |done| {
         if done == 2 {
             child.kill();
@@ -145,19 +135,15 @@ fn a_process_that_ends_leaves_nothing_behind() {
 
 #[test]
 fn what_is_not_on_superpages_is_not_split() {
-    if let Some(why) = obstacle() {
-        testkit::skipped!("{why}");
-        return;
-    }
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
     let root = Root::real();
-    let child = Child::start(false);
+    let child = Child::start();
     let memory = Memory::open(&root, &child.process()).unwrap();
-    let survey = memory.survey().unwrap();
     let starts = child.starts(Part::Refused);
-    let split = memory.split(&starts, survey.superpage, survey.base, 1.0, None);
+    let split = memory.split(&starts, 1.0, None);
     assert_eq!((split.split, split.gone), (0, 8));
     let late = Some(Instant::now());
     let full = child.starts(Part::Full);
-    let split = memory.split(&full, survey.superpage, survey.base, 1.0, late);
+    let split = memory.split(&full, 1.0, late);
     assert!(split.kept.keys().all(|why| *why == Kept::NoTime), "{split:?}");
 }

@@ -19,7 +19,7 @@ use experiment::stats::stopping::Rule;
 use experiment::verdict::Verdict;
 use host::{Root, Snapshot};
 use launch::Recipe;
-use manage::operation::{LOCK, LockError, OnlyManager};
+use manage::operation::{LOCK, LockError, check_unmanaged};
 use report::format;
 use services::Process;
 
@@ -328,22 +328,15 @@ impl Request {
 
 /// Fails if a manager runs, which would bring back the superpages that blocks on base pages must not have.
 fn refuse_beside_manager() -> Result<(), Failure> {
-    // Another comparison may look at the same moment.
-    const PAUSE: Duration = Duration::from_millis(50);
-    let look = || OnlyManager::new(Path::new(LOCK)).map(drop);
-    match look().or_else(|_| {
-        std::thread::sleep(PAUSE);
-        look()
-    }) {
-        Ok(()) => Ok(()),
-        Err(LockError::Held { holder }) => {
+    check_unmanaged(Path::new(LOCK)).map_err(|error| match error {
+        LockError::Held { holder } => {
             let who = holder.map_or("another process".to_string(), |pid| format!("process {pid}"));
-            Err(Failure::cannot(format!(
+            Failure::cannot(format!(
                 "{who} manages this machine's processes (superpage manage); stop it for the comparison"
-            )))
+            ))
         }
-        Err(error) => Err(Failure::cannot(error)),
-    }
+        error => Failure::cannot(error),
+    })
 }
 
 /// Returns whether superpages are faster.

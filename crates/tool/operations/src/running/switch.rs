@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use experiment::running::{Coverage, Pages, Switch, SwitchError, Switched};
-use host::{Root, process};
+use host::Root;
 use manage::{Block, Collapsed, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey};
 use services::Process;
 use units::ByteSize;
@@ -86,7 +86,7 @@ impl Memories {
             let fail = |error: ManageError| failure(process, &error);
             let memory = Memory::open(root, process).map_err(fail)?;
             let survey = memory.survey().map_err(fail)?;
-            let forbidden = memory.forbidden(survey.superpage).map_err(fail)?;
+            let forbidden = memory.forbidden().map_err(fail)?;
             if let Some(why) = forbidden.iter().find_map(obstacle) {
                 return Err(SwitchError::Cannot(format!("{}: {why}", named(process))));
             }
@@ -191,14 +191,9 @@ impl One {
     /// Bytes of zeroed pages that `blocks` may add: any for places that were on superpages before, whose pages of zeros
     /// the split gave back, and a share of resident memory for others. The second number is the bytes allowed.
     fn fill(&self, survey: &Survey, blocks: &[Block]) -> (ByteSize, ByteSize) {
-        let (base, known) = (survey.base.bytes(), self.known());
-        let missing = |block: &Block| {
-            u64::from(survey.per_block().saturating_sub(block.pages.resident())) * base
-        };
-        let resident = process::status(&Root::real(), self.memory.process.pid)
-            .ok()
-            .and_then(|status| status.total())
-            .map_or(0, |resident| resident.bytes());
+        let known = self.known();
+        let missing = |block: &Block| survey.missing(block).bytes();
+        let resident = self.memory.resident().map_or(0, ByteSize::bytes);
         let most = (resident as f64 * FILL) as u64;
         let (again, fresh): (Vec<&Block>, Vec<&Block>) =
             blocks.iter().partition(|block| known.contains(&block.start));
@@ -261,7 +256,7 @@ impl One {
     ) -> Result<(), SwitchError> {
         let fail = |error: ManageError| failure(&self.memory.process, &error);
         let Split { split, kept, longest_seconds, left, .. } =
-            self.memory.split(starts, survey.superpage, survey.base, DUTY, deadline);
+            self.memory.split(starts, DUTY, deadline);
         if kept.contains_key(&manage::Kept::Denied) {
             return Err(SwitchError::Cannot(DENIED.to_string()));
         }
