@@ -249,7 +249,12 @@ impl Memory {
     /// # Errors
     /// It cannot be read, or the process ended.
     pub fn record(&self, dir: &Path) -> Result<Record, ManageError> {
-        Record::open(&self.root, dir, &self.process).map_err(ManageError::Record)
+        Record::open(&self.root, dir, &self.process).map_err(|why| {
+            match self.process.is_running(&self.root) {
+                true => ManageError::Record(why),
+                false => SpaceError::Ended.into(),
+            }
+        })
     }
 
     /// Resident memory of the process, by the kernel's counters; `None`: unknown.

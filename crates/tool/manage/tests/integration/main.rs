@@ -128,6 +128,7 @@ fn a_process_that_ends_leaves_nothing_behind() {
     })
     .unwrap();
     assert_eq!(outcome.after, None);
+    assert!(memory.record(dir.path()).is_err_and(|error| error.is_ended()));
     assert!(outcome.collapsed.made <= 2, "{:?}", outcome.collapsed);
     assert!(Memory::open(&root, &process).is_err_and(|error| error.is_ended()));
     assert_eq!(record::recorded(&root, dir.path()).unwrap().len(), 0);
