@@ -279,14 +279,14 @@ fn row(kept: &Kept) -> String {
         Mode::Observe => "observe",
         Mode::Enforce => "enforce",
     };
-    let coverage = kept.coverage.and_then(|coverage| coverage.share());
+    let coverage = kept.coverage.map(|coverage| coverage.share().map_or("-".to_string(), percent));
     let mut text = format!(
         "{:>8}  {:<16} {:<24} {:<18} {mode:<8} {:>10} {:>9}\n",
         kept.pid.0,
         name(&kept.name, 16),
         name(kept.unit.as_deref().unwrap_or("-"), 24),
         name(&kept.design, 18),
-        coverage.map_or("unknown".to_string(), percent),
+        coverage.unwrap_or("unknown".to_string()),
         kept.would_make.map_or("unknown".to_string(), |count| count.to_string()),
     );
     for what in &kept.forbidden {
