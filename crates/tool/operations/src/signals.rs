@@ -125,6 +125,12 @@ impl Relay {
     /// thread cannot be started, the program is not started either.
     pub fn new() -> Result<Self, Failure> {
         let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
+        let asked = Asked::default();
+        // First of all handlers, so that no signal is caught without being noted.
+        for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
+            let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);
+            noted.map_err(not_caught)?;
+        }
         let (mut signals, signal_guard) = watch(&[&ENDING[..], &passed_on].concat())?;
         let handle = signals.handle();
         let (program, started) = channel();
@@ -141,11 +147,6 @@ impl Relay {
             }
         };
         let thread = Builder::new().spawn(relay).map_err(no_thread)?;
-        let asked = Asked::default();
-        for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
-            let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);
-            noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
-        }
         Ok(Self {
             program,
             relaying: Relaying { handle, thread, asked, _signal_guard: signal_guard },
@@ -193,11 +194,13 @@ impl Relaying {
 fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, SignalGuard), Failure> {
     let watched_signals: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
-    let watched = SignalGuard::new(&watched_signals).and_then(|signal_guard| {
-        let signals = SignalsInfo::<WithOrigin>::new(&watched_signals)?;
-        Ok((signals, signal_guard))
-    });
-    watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
+    let caught = SignalsInfo::<WithOrigin>::new(&watched_signals).map_err(not_caught)?;
+    // The guard last: its handlers catch a signal without noting it.
+    Ok((caught, SignalGuard::new(&watched_signals).map_err(not_caught)?))
+}
+
+fn not_caught(error: std::io::Error) -> Failure {
+    Failure::usage(format!("signals cannot be caught: {error}"))
 }
 
 /// While a guard lives, its signals are handled. When none lives, the signals have their default effect again:
@@ -249,7 +252,7 @@ impl Drop for SignalGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -262,17 +265,24 @@ mod tests {
         assert_eq!(ends.map(how_it_ended), ["exit code 3", "SIGSEGV", "SIGKILL", "signal 60"]);
     }
 
-    /// Test process that gets a TERM during or after signal handling.
+    /// Test process that gets a TERM at the beginning of signal handling, during it, or afterwards.
     fn heed(when: &str) -> ! {
         let own = Pid(std::process::id() as i32);
         let first = Relay::new().unwrap();
+        if when == "beginning" {
+            let end = Instant::now() + Duration::from_secs(10);
+            while first.asked().is_none() && Instant::now() < end {
+                std::thread::yield_now();
+            }
+            std::process::exit(if first.asked() == Some(SIGTERM) { 17 } else { 18 });
+        }
         let experiment = interrupt_experiment(Arc::new(Interrupt::default())).unwrap();
         drop(first);
         if when == "after" {
             drop(experiment);
             sys::signal::send(own, SIGTERM).unwrap();
             // Any thread may receive the signal.
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(Duration::from_secs(30));
         } else {
             sys::signal::send(own, SIGTERM).unwrap();
             while experiment.signal() != SIGTERM {
@@ -290,12 +300,25 @@ mod tests {
         }
         let name =
             "signals::tests::a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards";
-        let end_of = |when: &str| {
+        let child = |when: &str| {
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args([name, "--exact"]).env(CHILD, when);
-            command.output().unwrap().status
+            command.args([name, "--exact"]).env(CHILD, when).stdout(Stdio::null());
+            command.spawn().unwrap()
         };
-        assert_eq!(end_of("while").code(), Some(17));
-        assert_eq!(end_of("after").signal(), Some(SIGTERM));
+        assert_eq!(child("while").wait().unwrap().code(), Some(17));
+        assert_eq!(child("after").wait().unwrap().signal(), Some(SIGTERM));
+        // As soon as the signal is caught, it is noted.
+        for _ in 0..20 {
+            let mut child = child("beginning");
+            while !catches(&child, SIGTERM) {}
+            sys::signal::send(Pid(child.id() as i32), SIGTERM).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(17));
+        }
+    }
+
+    fn catches(child: &Child, signal: i32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
     }
 }
