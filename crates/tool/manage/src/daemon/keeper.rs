@@ -19,8 +19,9 @@ use crate::record::Record;
 
 /// Calls by which the rate is adapted.
 const WINDOW: usize = 50;
-/// Lowest rate, per second.
-const LEAST_RATE: f64 = 2.0;
+/// Share of time for calls that take too long. Memory of a process is stalled at most for this share, and only the
+/// superpage that is being made.
+const LONG_CALLS_SHARE: f64 = 0.1;
 /// Calls of which the status has percentiles.
 const LATEST: usize = 10_000;
 /// How long a reading of the machine's memory is believed.
@@ -185,23 +186,24 @@ impl Ledger {
     }
 }
 
-/// The supervisor of a rule's executor.
-pub struct Keeper {
-    ledger: Arc<Mutex<Ledger>>,
-    limits: Limits,
-    /// Superpages per second, adapted to how long calls take.
-    rate: f64,
+/// Superpages per second, adapted to how long calls take.
+#[derive(Debug)]
+struct Rate {
+    per_second: f64,
+    most: f64,
+    longest_call: Duration,
     window: Vec<Duration>,
-    next: Instant,
 }
 
-impl Keeper {
-    pub fn new(ledger: Arc<Mutex<Ledger>>, limits: &Limits) -> Self {
-        let rate = f64::from(limits.collapses_per_second);
-        Self { ledger, limits: limits.clone(), rate, window: Vec::new(), next: Instant::now() }
+impl Rate {
+    fn new(limits: &Limits) -> Self {
+        let most = f64::from(limits.collapses_per_second);
+        let longest_call = limits.longest_call;
+        Self { per_second: most, most, longest_call, window: Vec::new() }
     }
 
-    /// Adapts the rate after some calls: half if one in a hundred took too long, else a quarter more.
+    /// Adapts the rate after some calls: half if one in fifty took too long, but not fewer than
+    /// [`LONG_CALLS_SHARE`] permits; else a quarter more.
     fn adapt(&mut self, took: Duration) {
         self.window.push(took);
         if self.window.len() < WINDOW {
@@ -210,12 +212,28 @@ impl Keeper {
         self.window.sort_unstable();
         // Of 50 calls: all but one.
         let p99 = self.window[WINDOW - 2];
-        let most = f64::from(self.limits.collapses_per_second);
-        self.rate = match p99 > self.limits.longest_call {
-            true => (self.rate / 2.0).max(LEAST_RATE.min(most)),
-            false => (self.rate * 1.25).min(most),
+        let mean = self.window.iter().sum::<Duration>().as_secs_f64() / WINDOW as f64;
+        self.per_second = match p99 > self.longest_call {
+            true => (self.per_second / 2.0).max(LONG_CALLS_SHARE / mean),
+            false => self.per_second * 1.25,
         };
+        self.per_second = self.per_second.min(self.most);
         self.window.clear();
+    }
+}
+
+/// The supervisor of a rule's executor.
+pub struct Keeper {
+    ledger: Arc<Mutex<Ledger>>,
+    limits: Limits,
+    rate: Rate,
+    next: Instant,
+}
+
+impl Keeper {
+    pub fn new(ledger: Arc<Mutex<Ledger>>, limits: &Limits) -> Self {
+        let rate = Rate::new(limits);
+        Self { ledger, limits: limits.clone(), rate, next: Instant::now() }
     }
 }
 
@@ -289,9 +307,39 @@ impl Supervisor for Keeper {
             ledger.calls.pop_front();
         }
         drop(ledger);
-        self.adapt(call.cpu);
-        lock(&self.ledger).rate = Some(self.rate);
+        self.rate.adapt(call.cpu);
+        let rate = self.rate.per_second;
+        lock(&self.ledger).rate = Some(rate);
         let calls = call.permitted.len().max(1) as f64;
-        self.next = Instant::now() + Duration::from_secs_f64(calls / self.rate);
+        self.next = Instant::now() + Duration::from_secs_f64(calls / rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_calls_make_fewer_superpages_but_have_a_tenth_of_the_time() {
+        let mut rate = Rate::new(&Limits::default());
+        let mut calls = |count: usize, took: Duration| {
+            (0..count * WINDOW).for_each(|_| rate.adapt(took));
+            rate.per_second
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(calls(3, ms(1)), 100.0);
+        assert_eq!(calls(1, ms(4)), 50.0);
+        assert_eq!(calls(5, ms(4)), 25.0); // 4 ms each: a tenth of a second
+        assert_eq!(calls(5, ms(40)), 2.5);
+        assert_eq!(calls(1, ms(1)), 3.125);
+        assert_eq!(calls(30, ms(1)), 100.0);
+    }
+
+    #[test]
+    fn one_slow_call_in_fifty_does_not_lower_the_rate() {
+        let mut rate = Rate::new(&Limits::default());
+        (0..WINDOW - 1).for_each(|_| rate.adapt(Duration::from_millis(1)));
+        rate.adapt(Duration::from_millis(30));
+        assert_eq!(rate.per_second, 100.0);
     }
 }
