@@ -12,6 +12,9 @@ use crate::streams::Orders;
 const TURNS: usize = 5;
 /// Samples on one page from which the page counts by itself.
 const HEAVY: usize = 8;
+/// Pairs of samples on one page that are supposed before any is seen, as if all pages of a block were used alike: few
+/// samples of much memory show so few pairs that chance decides.
+const SUPPOSED: f64 = 10.0;
 
 /// A group of equally often used pages.
 pub struct Group {
@@ -166,7 +169,8 @@ fn groups(random: &[&Seen], shifts: Shifts, orders: &Orders) -> Vec<Group> {
     }
     let all: f64 = blocks.values().map(|(count, _)| pairs(*count)).sum();
     let same: f64 = blocks.values().map(|(_, same)| same).sum();
-    let mean = if same >= 4.0 { all / same } else { f64::from(1u32 << within) };
+    let most = f64::from(1u32 << within);
+    let mean = (all + SUPPOSED * most) / (same + SUPPOSED);
     let mut groups: Vec<Group> = Vec::new();
     let mut light: BTreeMap<u64, usize> = BTreeMap::new();
     let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
@@ -214,4 +218,34 @@ fn lines_in_use(lines: &BTreeMap<u64, usize>, shifts: Shifts) -> f64 {
     let pairs = |count: usize| (count * count.saturating_sub(1)) as f64 / 2.0;
     let same: f64 = lines.values().copied().map(pairs).sum();
     (pairs(lines.values().sum()) / same.max(1.0)).clamp(1.0, most) / most
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::model::tests::samples;
+
+    #[test]
+    fn few_samples_of_much_memory_do_not_make_it_little() {
+        let shifts = Shifts { base: 12, superpage: 21 };
+        let pages = |count: usize, seed: u64, used: u64| -> f64 {
+            let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+            // Of each of 512 blocks, these pages.
+            let all = samples(count, On::Base { resident: 512 }, |_| {
+                let draw = random.next_u64();
+                ((draw % 512) << 9) | ((draw >> 32) % used)
+            });
+            let all: Vec<&Seen> = all.iter().collect();
+            let groups = groups(&all, shifts, &Orders::default());
+            groups.iter().map(|group| group.pages).sum::<f64>() / groups.len() as f64
+        };
+        for seed in 0..20 {
+            let uniform = pages(1200, seed, 512);
+            assert!((300.0..=512.0).contains(&uniform), "{uniform}");
+            let few = pages(8000, seed, 16);
+            assert!((12.0..=24.0).contains(&few), "{few}");
+        }
+    }
 }
