@@ -26,6 +26,46 @@ pub struct Estimate {
     pub evidence: Vec<Evidence>,
     /// Notes for the reader, one line each.
     pub notes: Vec<String>,
+    /// Events that were not counted, by the figure that needs them.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+    /// Commands that count everything, one for each processor that the counts may be of.
+    #[serde(default)]
+    pub recount: Vec<Recount>,
+}
+
+/// The events that a figure lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The figure.
+    pub figure: Figure,
+    /// The microarchitecture whose events are named.
+    pub processor: String,
+    /// The events, as perf names them.
+    pub events: Vec<String>,
+}
+
+/// A figure of an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// The share of the time.
+    Share,
+    /// The part for loads and stores.
+    Data,
+    /// The part for instruction fetches.
+    Code,
+    /// The largest speedup.
+    Bound,
+}
+
+/// A command that counts what an estimate needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recount {
+    /// The microarchitecture that has the events.
+    pub processor: String,
+    /// The command, without the program.
+    pub command: String,
 }
 
 /// The method of an estimate.
@@ -64,8 +104,8 @@ pub struct Gain {
     /// [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
     /// Upper bound of the speedup (a ratio) if `share` dropped to zero. Covers only loads and stores if instruction
-    /// fetches were not counted. `None` if the share is 1, if loads or stores were not counted, or if misses were
-    /// multiplied by a measured cost.
+    /// fetches were not counted. `None` if the share is 1, if loads, stores or second-level hits were not counted or have no
+    /// cost, or if misses were multiplied by a measured cost.
     pub speedup_at_most: Option<f64>,
 }
 
@@ -121,6 +161,8 @@ impl Estimate {
             scope: None,
             evidence: Vec::new(),
             notes: Vec::new(),
+            missing: Vec::new(),
+            recount: Vec::new(),
         }
     }
 
@@ -150,6 +192,28 @@ impl Estimate {
     pub(crate) fn without_bound(mut self) -> Self {
         if let Some(gain) = &mut self.gain {
             gain.speedup_at_most = None;
+        }
+        self
+    }
+
+    /// Adds the cost of second-level TLB hits of loads and stores and of fetches. Out-of-order execution hides between none
+    /// and all of a hit, so that the saving grows only at its upper bound.
+    pub(crate) fn with_hits(mut self, [data, code]: [Option<Interval>; 2]) -> Self {
+        let add = |part: Option<Interval>, hits: Option<Interval>| match (part, hits) {
+            (Some(part), Some(hits)) => Some(part.and(hits)),
+            (part, _) => part,
+        };
+        let Some(hits) = [data, code].into_iter().flatten().reduce(Interval::and) else {
+            return self;
+        };
+        self.dtlb = add(self.dtlb, data);
+        self.itlb = add(self.itlb, code);
+        self.share = add(self.share, Some(hits));
+        if let (Some(gain), Some(share)) = (&mut self.gain, self.share) {
+            let Interval { low, mid, high } = gain.saved;
+            gain.saved = Interval { low, mid, high: (high + hits.high).min(1.0) };
+            let of_share = formula::gain(share).speedup_at_most;
+            gain.speedup_at_most = gain.speedup_at_most.and(of_share);
         }
         self
     }

@@ -571,7 +571,7 @@ impl Records {
             let source = format!("{} samples, {file}", tally.samples());
             let value = (!without_period).then(|| tally.events());
             let name = event.name.clone();
-            reading.counts.push(Count { event: name, value, counted: None, group: 0, source });
+            reading.counts.push(Count { event: name, value, source, ..Count::default() });
             if tally.samples() > 0 {
                 reading.attributions.push(tally.finish(&event.name));
             }
