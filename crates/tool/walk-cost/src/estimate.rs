@@ -197,7 +197,7 @@ impl Estimate {
     }
 
     /// Adds the cost of second-level TLB hits of loads and stores and of fetches. Out-of-order execution hides between none
-    /// and all of a hit, so that the saving grows only at its upper bound.
+    /// and all of a hit, so that only the upper bounds grow.
     pub(crate) fn with_hits(mut self, [data, code]: [Option<Interval>; 2]) -> Self {
         let add = |part: Option<Interval>, hits: Option<Interval>| match (part, hits) {
             (Some(part), Some(hits)) => Some(part.and(hits)),

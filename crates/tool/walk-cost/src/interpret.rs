@@ -121,8 +121,7 @@ impl<'a> Counted<'a> {
             let Some(hits) = hits else { continue };
             match price {
                 Some(price) => {
-                    let most = |rate: f64| (rate * price).min(1.0);
-                    *part = hits.share(|rate| Interval::new(0.0, most(rate), most(rate)));
+                    *part = hits.share(|rate| Interval::new(0.0, 0.0, (rate * price).min(1.0)));
                     is_whole &= part.is_some();
                 }
                 None if hits.likely > 0.0 => {
@@ -291,8 +290,14 @@ impl<'a> Counted<'a> {
         if let Err(above) = formula::misses_times_cost(sum, walk, 1.0) {
             return Estimate::unknown(above.to_string()).with_evidence([of_walk]);
         }
+        // First-level misses are walks at most: those that hit the second level cost less.
+        let priced = |rate: f64, of: Meaning| {
+            let most = formula::active(rate * walk, 1.0)?;
+            let low = if of == Meaning::FirstLevelMisses { 0.0 } else { most.low() };
+            Interval::new(low, most.mid(), most.high())
+        };
         let share = |part: Option<(Rate, Meaning)>| {
-            part.and_then(|(rate, _)| rate.share(|rate| formula::active(rate * walk, 1.0)))
+            part.and_then(|(rate, of)| rate.share(|rate| priced(rate, of)))
         };
         let mut estimate =
             Estimate::from_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
@@ -464,7 +469,7 @@ impl<'a> Counted<'a> {
         for (count, gap) in counts().filter_map(|count| Some((count, count.gap.as_ref()?))) {
             let (missing, all) = gap.parts;
             notes.push(format!(
-                "{} was not counted in {missing} of {all} parts of the run, the first of them {}, with {:.0} % of the cycles: \
+                "{} was not counted in {missing} of {all} parts of the run (first: {}), with {:.0} % of the cycles: \
                  the bounds hold whatever it did there, the middle takes these parts for like the others",
                 count.event,
                 if gap.first.is_empty() { "without a name" } else { &gap.first },

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use report::format::{self as words, known, percent};
-use walk_cost::{Attribution, Estimate, Evidence, Interval, Scope, Share};
+use walk_cost::{
+    Attribution, Estimate, Evidence, Figure, Interval, Missing, Recount, Scope, Share,
+};
 
 use super::Measured;
 use crate::pool::show::table;
@@ -23,6 +25,28 @@ pub fn text(measured: &Measured, top: usize) -> String {
     }
     for note in &estimate.notes {
         let _ = writeln!(text, "note: {note}");
+    }
+    text + &missing(estimate)
+}
+
+/// Formats which events were not counted, by the figure that needs them, and the commands that count them.
+fn missing(estimate: &Estimate) -> String {
+    let is_one = estimate.recount.len() < 2;
+    let on = |processor: &str| if is_one { String::new() } else { format!(" ({processor})") };
+    let mut text = String::new();
+    let missing: Vec<&Missing> =
+        estimate.missing.iter().filter(|one| !one.events.is_empty()).collect();
+    for Missing { figure, processor, events } in &missing {
+        let of = match figure {
+            Figure::Share => "the share",
+            Figure::Data => "data",
+            Figure::Code => "code",
+            Figure::Bound => "the largest speedup",
+        };
+        let _ = writeln!(text, "missing for {of}{}: {}", on(processor), events.join(", "));
+    }
+    for Recount { processor, command } in estimate.recount.iter().filter(|_| !missing.is_empty()) {
+        let _ = writeln!(text, "count all{}: {command} -- PROGRAM", on(processor));
     }
     text
 }

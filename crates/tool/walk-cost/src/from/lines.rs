@@ -58,12 +58,14 @@ impl<R: BufRead> Lines<R> {
 
 /// Removes the line end, ECMA-48 control sequences (colours), `> ` of mails, and HTML's names of `<` and `>`.
 fn clean(line: &str) -> String {
-    let mut text = line.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}').to_string();
-    while let Some(start) = text.find("\u{1b}[") {
-        let parameters = text[start + 2..].trim_start_matches(|c: char| (' '..='?').contains(&c));
-        let end =
-            text.len() - parameters.len() + parameters.chars().next().map_or(0, char::len_utf8);
-        text.replace_range(start..end, "");
+    let line = line.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
+    let mut parts = line.split("\u{1b}[");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.trim_start_matches(|c: char| (' '..='?').contains(&c));
+        let mut after = end.chars();
+        after.next();
+        text += after.as_str();
     }
     if text.contains("&lt;") {
         text = text.replace("&lt;", "<").replace("&gt;", ">");

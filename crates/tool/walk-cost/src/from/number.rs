@@ -127,17 +127,9 @@ mod tests {
         ] {
             assert_eq!(grouped(text), Some((number, rest)), "{text}");
         }
-        for text in [
-            "",
-            "x",
-            "8,14 3,619",
-            "1,23,45",
-            "12,34,56 cycles",
-            "1,2345 x",
-            "1234,567 x",
-            "1,234'567 x",
-            "1x",
-        ] {
+        for text in
+            ["", "x", "1,23,45", "12,34,56 cycles", "1,2345 x", "1234,567 x", "1,234'567 x", "1x"]
+        {
             assert_eq!(grouped(text), None, "{text}");
         }
     }

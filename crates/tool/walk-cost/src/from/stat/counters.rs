@@ -51,12 +51,12 @@ impl Cell {
 }
 
 const MAX_EVENTS: usize = 4096;
-const MAX_CELLS: usize = 1 << 20;
+const MAX_CELLS: usize = 1 << 18;
 /// perf's counters have 64 bits.
 const MAX_COUNT: f64 = u64::MAX as f64;
 
 const FEWER: &str =
-    "at most a million counts, of 4096 events; print longer intervals, or fewer events";
+    "at most 262,144 counts, of 4096 events; print longer intervals, or fewer events";
 const ONE_CGROUP: &str =
     "one control group a file, because the groups' counts may contain each other";
 const SMALLER: &str = "a count of at most 64 bits";
@@ -110,8 +110,12 @@ impl Counters {
             return bad(SMALLER);
         }
         let (event, kind) = without_kind(&row.event);
-        let names = [row.interval.as_str(), row.place.as_str(), kind];
-        let part = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
+        let interval = match row.interval.as_str() {
+            "" => String::new(),
+            time => format!("interval {time}"),
+        };
+        let names = [interval.as_str(), row.place.as_str(), kind];
+        let part = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
         let event_number = self.events.iter().position(|(name, _)| *name == event);
         let event_number = event_number.unwrap_or_else(|| {
             self.events.push((event, lines.source()));
@@ -185,7 +189,7 @@ impl Counters {
         let idle =
             |event: usize| rows[event].iter().filter(|(_, cell)| cell.value().is_none()).count();
         if let Some(cycles) = cycles.first()
-            && idle(*cycles) > 0
+            && (1..rows[*cycles].len()).contains(&idle(*cycles))
         {
             notes.push(format!(
                 "cycles were not counted in {} of {} parts: the program did not run, or no counter was free; the \

@@ -11,7 +11,7 @@ const SEPARATORS: [char; 12] = [';', '|', '\t', ',', '^', '~', '@', '!', '&', '#
 pub(super) fn separator(line: &str) -> Option<char> {
     SEPARATORS.into_iter().find(|separator| {
         // The event's running time must follow, because other programs write numbers with commas too.
-        let row = row(line, *separator);
+        let row = line.contains(*separator).then(|| row(line, *separator)).flatten();
         row.is_some_and(|row| row.counted.is_some() || (*separator != ' ' && is_known(&row.event)))
     })
 }

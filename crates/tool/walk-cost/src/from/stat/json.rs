@@ -25,7 +25,12 @@ pub(super) fn line(line: &str) -> Line {
     if value.is_none() && !number::is_absent(printed) {
         return Line::Broken;
     }
-    let place: Vec<&str> = PLACES.into_iter().filter_map(member).collect();
+    let cpu = |name: &str, value: &str| match name {
+        "cpu" => format!("CPU{value}"),
+        _ => value.to_string(),
+    };
+    let place: Vec<String> =
+        PLACES.into_iter().filter_map(|name| Some(cpu(name, member(name)?))).collect();
     Line::Row(Row {
         event: event.to_string(),
         value,

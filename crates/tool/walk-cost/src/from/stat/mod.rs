@@ -93,7 +93,8 @@ pub(super) fn read<R: BufRead>(
     mut lines: Lines<R>,
 ) -> Result<Reading, FromError> {
     let mut counters = Counters::default();
-    let mut in_report = false;
+    // Programs' output is seldom CSV or JSON of perf's shape, but may be a number and a word.
+    let mut in_report = dialect != Dialect::Text;
     // A line outside of reports that cannot be read. If a report follows, the line was the program's.
     let mut doubtful = None;
     let mut next = Some(first);
@@ -110,7 +111,7 @@ pub(super) fn read<R: BufRead>(
             }
             Line::End => in_report = false,
             Line::Other => {}
-            Line::Broken if in_report || dialect != Dialect::Text || is_of_interval(&line) => {
+            Line::Broken if in_report || is_of_interval(&line) => {
                 return Err(lines.bad(&line, ROW));
             }
             Line::Broken if is_about_tlb(&line) && doubtful.is_none() => {

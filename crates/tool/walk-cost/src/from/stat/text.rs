@@ -33,7 +33,8 @@ pub(super) fn line(line: &str) -> Line {
     if text.contains("seconds time elapsed") || text.contains("Table of individual measurements") {
         return Line::End;
     }
-    if text.is_empty() || text.starts_with('#') {
+    let is_usage = text.ends_with(" seconds user") || text.ends_with(" seconds sys");
+    if text.is_empty() || text.starts_with('#') || is_usage {
         return Line::Other;
     }
     if let Some(row) = row(text) {
@@ -102,19 +103,21 @@ fn after_place(line: &str) -> (&str, &str) {
     found.map_or(("", line), |(name, rest)| (name, rest.trim_start()))
 }
 
-/// Skips the number of CPUs before the count. If every space is single, `2 422` may be a count of 2422 in a locale with
-/// spaces: then the line is not readable.
+/// Skips the number of CPUs before the count, which the lines of --percore lack. `2 422` may be one count in a locale with
+/// spaces: perf leaves two spaces before a count, and after it. If a mail has made all spaces single, the line is not
+/// readable.
 fn after_cpus(line: &str) -> Option<&str> {
     let end = line.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
     let (cpus, rest) = line.split_at(end);
     let after = rest.trim_start();
     if cpus.is_empty() || count(after).is_none() {
-        // Counted per core: the line has no number of CPUs.
         return Some(line);
     }
-    let is_clear = rest.len() - after.len() > 1
-        || grouped(line).is_some_and(|(value, _)| value.to_string() == cpus);
-    is_clear.then_some(after)
+    let (whole, behind) = grouped(line)?;
+    if rest.len() - after.len() > 1 || whole.to_string() == cpus {
+        return Some(after);
+    }
+    behind.starts_with("  ").then_some(line)
 }
 
 /// Splits the count from the start of a line; the count may be absent.
