@@ -185,12 +185,15 @@ fn perf_data_that_is_cut_off_or_damaged_says_so() {
     unfinished[48..56].fill(0);
     let mut without_events = whole.clone();
     without_events[16..24].fill(0);
+    let mut of_stat = recorded(LAYOUT);
+    of_stat.record(76, 0, &[0; 40]);
     let mut scrambled = recorded(LAYOUT);
     scrambled.record(81, 0, &[7; 32]);
     for (bytes, word) in [
         (&unfinished, "perf was killed"),
         (&without_events, "no event descriptions"),
         (&scrambled.bytes(), "damaged compressed records"),
+        (&of_stat.bytes(), "perf stat report -i"),
         (&whole[..9].to_vec(), "truncated"),
         (&whole[..60].to_vec(), "too short"),
         (&whole[..whole.len() / 2].to_vec(), "end beyond the file"),

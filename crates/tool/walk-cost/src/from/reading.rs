@@ -105,6 +105,15 @@ pub enum FromError {
         /// The file.
         path: PathBuf,
     },
+    /// The file of `perf stat record`.
+    #[error(
+        "{}: counts of perf stat record; print them and read that: perf stat report -i {} 2> counts.txt",
+        path.display(), path.display()
+    )]
+    StatRecord {
+        /// The file.
+        path: PathBuf,
+    },
     /// An unknown format.
     #[error(
         "{}: unknown format: expected the output of perf stat (text, -x or -j; counts, not --metric-only), a \
