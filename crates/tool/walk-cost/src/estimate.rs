@@ -387,6 +387,14 @@ impl Tally {
         put(&mut self.symbols, symbol, weight);
     }
 
+    /// Adds samples without addresses, each of `weight` events.
+    pub fn add_samples(&mut self, samples: u64, weight: f64, symbol: &str) {
+        let events = samples as f64 * weight;
+        self.samples = self.samples.saturating_add(samples);
+        self.events += events;
+        put(&mut self.symbols, symbol, events);
+    }
+
     /// Number of events that the samples represent.
     pub fn events(&self) -> f64 {
         self.events

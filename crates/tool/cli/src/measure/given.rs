@@ -75,6 +75,16 @@ impl Flags {
         }
     }
 
+    /// Rejects a cost of hits where no hits are counted.
+    pub fn without_hit_cost(&self) -> Result<(), Failure> {
+        match self.hit_cost {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--hit-cost is for counts of second-level hits; numbers, files of numbers and oprofile's reports have none",
+            )),
+        }
+    }
+
     fn counted(&self) -> Given {
         let Self { misses, dtlb_misses, itlb_misses, walk_cycles, cycles, .. } = *self;
         Given { misses, dtlb_misses, itlb_misses, walk_cycles, cycles, ..Given::default() }

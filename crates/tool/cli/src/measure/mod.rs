@@ -119,7 +119,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let given = args.given.numbers()?;
     let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
         (Some(file), ..) => by_file(file, &args)?,
-        (None, [], []) if !given.is_empty() => Measured::new("numbers given", given.estimate()),
+        (None, [], []) if !given.is_empty() => {
+            args.given.without_hit_cost()?;
+            Measured::new("numbers given", given.estimate())
+        }
         (None, [], []) => {
             return Err(Failure::usage(
                 "nothing to measure; give -- PROGRAM, --pid PID, --from FILE, or --misses, --cost \
@@ -145,6 +148,7 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     let reading = from::read(place)?;
     let of_numbers = matches!(reading.format, Format::Keys | Format::Opreport);
     let (given, cost) = if of_numbers {
+        args.given.without_hit_cost()?;
         (args.given.numbers()?, None)
     } else {
         args.given.only_cost()?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use report::format::{self as words, known, percent};
 use walk_cost::{
-    Attribution, Estimate, Evidence, Figure, Interval, Missing, Recount, Scope, Share,
+    Attribution, Estimate, Evidence, Figure, Interval, Method, Missing, Recount, Scope, Share,
 };
 
 use super::Measured;
@@ -77,7 +77,11 @@ fn shares(estimate: &Estimate) -> String {
     if let Some(gain) = estimate.gain {
         // The bound covers data accesses alone if only their misses were counted.
         let is_data = estimate.dtlb.is_some() && estimate.itlb.is_none();
-        let of = if is_data { "translation of data alone" } else { "translation alone" };
+        let of = match &estimate.method {
+            Method::GivenMissesTimesCost => "these misses alone",
+            _ if is_data => "translation of data alone",
+            _ => "translation alone",
+        };
         let most = gain.speedup_at_most;
         let most = most.map_or("no bound".to_string(), |most| {
             format!("by {of} at most {}x as fast", words::ratio(most))

@@ -197,6 +197,7 @@ fn what_cannot_be_measured_is_one_line() {
     refused(&run(&["measure", "--from", "/no/such/file"]), 2, "cannot read /no/such/file");
     refused(&from("hello\n", &[]), 2, "unknown format");
     refused(&from("misses=1\nmises=2\n", &[]), 2, ":2: expected");
+    refused(&from(STREAM, &["--hit-cost", "7"]), 2, "--hit-cost is for counts");
     refused(&from(STREAM, &["--method", "trace"]), 2, "needs -- PROGRAM");
     refused(&from(&counted("cycles", "9.0", 100), &["--misses", "3"]), 2, "are counts already");
     refused(&run(&["measure", "--pid", "0"]), 2, "above 0");

@@ -66,8 +66,10 @@ pub(super) fn read<R: BufRead>(first: String, mut lines: Lines<R>) -> Result<Rea
             reports.push(std::mem::take(&mut report));
         } else if report.in_table {
             let is_head = text.trim_matches('-').is_empty() || text.ends_with('|');
-            let is_prompt = text.starts_with(['$', '#']) || text.starts_with("warning:");
-            if !is_head && !is_prompt && !report.row(&line.replace('\t', "        ")) {
+            let is_said = ["$", "#", "warning:", "WARNING", "Using "]
+                .iter()
+                .any(|word| text.starts_with(word));
+            if !is_head && !is_said && !report.row(&line.replace('\t', "        ")) {
                 return Err(lines.bad(text, COLUMNS));
             }
         }
@@ -131,7 +133,7 @@ impl Report {
             return true;
         }
         for (event, samples) in self.events.iter_mut().zip(samples) {
-            event.tally.add(f64::from(samples) * event.count, None, &name.join(" "));
+            event.tally.add_samples(samples.into(), event.count, &name.join(" "));
         }
         true
     }
@@ -287,6 +289,10 @@ samples  %        image name               symbol name
         assert_eq!(of(reading.given), (Some(9_862_000.0), None, Some(631_899.0 * 50_000.0)));
         let benchmark = &reading.attributions[1].symbols[0];
         assert_eq!((benchmark.name.as_str(), benchmark.events), ("benchmark", 9_651_000.0));
+        assert_eq!(
+            (reading.attributions[1].samples, reading.attributions[1].with_address),
+            (9862, 0)
+        );
         let walks = report(
             30,
             "PM_DATA_TABLEWALK_CYC",

@@ -253,7 +253,7 @@ fn the_bound_has_all_walks_and_all_priced_hits_in_it() {
         assert_eq!(most.as_deref(), bound, "{events:?} {estimate:?}");
         let unpriced = estimate.notes.iter().any(|note| note.contains("have no price"));
         let has_hits =
-            events.iter().any(|(event, n)| event.contains("hit") && *n > 0.0) || events == &amd;
+            events.iter().any(|(event, n)| event.contains("hit") && *n > 0.0) || *events == amd;
         assert_eq!(unpriced, has_hits && cost.second_level_hit.is_none(), "{estimate:?}");
         if bound.is_none() && !unpriced {
             let of_bound = estimate.missing.iter().any(|one| !one.events.is_empty());

@@ -111,7 +111,7 @@ pub(super) fn read<R: BufRead>(
             }
             Line::End => in_report = false,
             Line::Other => {}
-            Line::Broken if in_report || is_of_interval(&line) => {
+            Line::Broken if in_report || (counters.is_of_intervals() && is_of_interval(&line)) => {
                 return Err(lines.bad(&line, ROW));
             }
             Line::Broken if is_about_tlb(&line) && doubtful.is_none() => {
