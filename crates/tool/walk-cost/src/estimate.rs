@@ -18,6 +18,9 @@ pub struct Estimate {
     pub dtlb: Option<Interval>,
     /// The part of `share` for instruction fetches, if the method separates it.
     pub itlb: Option<Interval>,
+    /// Whether the second-level TLB hits are in the upper bounds; `None` if the method does not tell walks from hits.
+    #[serde(default)]
+    pub hits: Option<Hits>,
     /// The possible gain from superpages.
     pub gain: Option<Gain>,
     /// Which cycles were counted; `None` if a file does not tell.
@@ -32,6 +35,18 @@ pub struct Estimate {
     /// Commands that count everything, one for each processor that the counts may be of.
     #[serde(default)]
     pub recount: Vec<Recount>,
+}
+
+/// Whether an estimate has the second-level TLB hits in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hits {
+    /// All hits, at their cost.
+    Priced,
+    /// Hits were counted, but their cost is unknown.
+    Unpriced,
+    /// Not all hits were counted.
+    NotCounted,
 }
 
 /// The events that a figure lacks.
@@ -157,6 +172,7 @@ impl Estimate {
             share: None,
             dtlb: None,
             itlb: None,
+            hits: None,
             gain: None,
             scope: None,
             evidence: Vec::new(),

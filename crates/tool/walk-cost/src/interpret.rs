@@ -2,7 +2,7 @@
 //! the same code.
 
 use crate::count::{Count, MissCost, Mode};
-use crate::estimate::{Figure, Missing, Recount};
+use crate::estimate::{Figure, Hits, Missing, Recount};
 use crate::events::{self, EventMeaning, Meaning, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
@@ -145,6 +145,11 @@ impl<'a> Counted<'a> {
             let name = "cost of a second-level hit, cycles";
             estimate.evidence.push(Evidence::new(name, price, &cost.source));
         }
+        estimate.hits = estimate.share.map(|_| match is_whole {
+            true => Hits::Priced,
+            false if unpriced > 0.0 => Hits::Unpriced,
+            false => Hits::NotCounted,
+        });
         if is_whole { estimate } else { estimate.without_bound() }
     }
 

@@ -255,6 +255,8 @@ fn the_bound_has_all_walks_and_all_priced_hits_in_it() {
         let has_hits =
             events.iter().any(|(event, n)| event.contains("hit") && *n > 0.0) || *events == amd;
         assert_eq!(unpriced, has_hits && cost.second_level_hit.is_none(), "{estimate:?}");
+        assert_eq!(estimate.hits == Some(Hits::Unpriced), unpriced, "{estimate:?}");
+        assert!(bound.is_none() || estimate.hits == Some(Hits::Priced), "{estimate:?}");
         if bound.is_none() && !unpriced {
             let of_bound = estimate.missing.iter().any(|one| !one.events.is_empty());
             assert!(

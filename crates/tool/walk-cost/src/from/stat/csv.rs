@@ -31,6 +31,12 @@ fn is_metric(line: &str, separator: char) -> bool {
 }
 
 fn row(line: &str, separator: char) -> Option<Row> {
+    // Most lines of other programs end here.
+    let first = line.split(separator).next()?.trim();
+    let is_count = first.starts_with(|c: char| c.is_ascii_digit() || c == '<');
+    if !is_count && first != "summary" && !first.ends_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
     let mut fields = fields(line.trim_end_matches(' '), separator).into_iter().peekable();
     let mut row = Row::default();
     if fields.peek().is_some_and(|field| is_time(field)) {
