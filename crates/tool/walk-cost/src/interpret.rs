@@ -105,7 +105,8 @@ impl<'a> Counted<'a> {
         self.with_hits(estimate, context)
     }
 
-    /// Adds the cost of second-level hits, and removes the bound if it is not known whole: superpages save hits too.
+    /// Adds the cost of second-level hits, and removes the bound if it is not known whole: superpages save hits too
+    /// (docs/decisions/walk-cost.md#3).
     fn with_hits(&self, estimate: Estimate, context: Context) -> Estimate {
         let price = context.cost.and_then(|cost| cost.second_level_hit);
         let mut unpriced = 0.0;

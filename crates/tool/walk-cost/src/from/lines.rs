@@ -56,7 +56,8 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Removes the line end, ECMA-48 control sequences (colours), `> ` of mails, and HTML's names of `<` and `>`.
+/// Removes the line end, ECMA-48 control sequences (colours), `> ` of mails, `* ` of comments, and HTML's names of `<` and
+/// `>`.
 fn clean(line: &str) -> String {
     let line = line.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
     let mut parts = line.split("\u{1b}[");
@@ -71,7 +72,7 @@ fn clean(line: &str) -> String {
         text = text.replace("&lt;", "<").replace("&gt;", ">");
     }
     let mut rest = text.as_str();
-    while let Some(quoted) = rest.trim_start().strip_prefix('>') {
+    while let Some(quoted) = rest.trim_start().strip_prefix(['>', '*']) {
         rest = quoted.strip_prefix(' ').unwrap_or(quoted);
     }
     rest.to_string()
@@ -86,6 +87,7 @@ mod tests {
         for (line, text) in [
             ("> > 12 cycles\r\n", "12 cycles"),
             (">>  12 cycles", " 12 cycles"),
+            (" * 12 cycles", "12 cycles"),
             ("\u{1b}[31m0.5\u{1b}[0;1m x\u{1b}[m", "0.5 x"),
             ("\u{1b}[", ""),
             ("&lt;not counted&gt; cycles", "<not counted> cycles"),

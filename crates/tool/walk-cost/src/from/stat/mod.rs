@@ -12,8 +12,8 @@ use std::io::BufRead;
 use counters::Counters;
 
 use super::lines::Lines;
-use super::reading::{FromError, Reading};
-use super::{Format, number};
+use super::number;
+use super::reading::{Format, FromError, Reading};
 use crate::Count;
 use crate::events;
 
