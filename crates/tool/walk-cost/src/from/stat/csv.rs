@@ -18,7 +18,9 @@ pub(super) fn separator(line: &str) -> Option<char> {
 
 pub(super) fn line(line: &str, separator: char) -> Line {
     match row(line, separator) {
-        Some(row) => Line::Row(row),
+        // Words of a metric that spaces separate look like an event.
+        Some(row) if separator != ' ' || row.counted.is_some() => Line::Row(row),
+        Some(_) => Line::Other,
         // Metrics follow the separators of an event's columns.
         None if line.trim_start().starts_with('#') || is_metric(line, separator) => Line::Other,
         None if line.split(separator).any(is_known) => Line::Broken,
@@ -31,6 +33,8 @@ fn is_metric(line: &str, separator: char) -> bool {
 }
 
 fn row(line: &str, separator: char) -> Option<Row> {
+    // perf indents times.
+    let line = line.trim_start_matches(' ');
     // Most lines of other programs end here.
     let first = line.split(separator).next()?.trim();
     let is_count = first.starts_with(|c: char| c.is_ascii_digit() || c == '<');
@@ -94,21 +98,22 @@ fn row(line: &str, separator: char) -> Option<Row> {
     Some(row)
 }
 
-/// Splits a line at the separator, but not within the slashes of `pmu/term,term/`.
+/// Splits a line at the separator, but not within the slashes of `pmu/term,term/`, nor at the space of `<not counted>`.
 fn fields(line: &str, separator: char) -> Vec<String> {
     let mut fields: Vec<String> = Vec::new();
-    let mut open = false;
+    let mut open_until = None;
     for field in line.split(separator) {
-        match fields.last_mut().filter(|_| open) {
-            Some(last) => {
+        match (fields.last_mut(), open_until) {
+            (Some(last), Some(end)) => {
                 last.push(separator);
                 last.push_str(field);
-                open = !field.contains('/');
+                open_until = Some(end).filter(|end| !field.contains(*end));
             }
-            None => {
-                open = field.matches('/').count() == 1
+            _ => {
+                let is_term = field.matches('/').count() == 1
                     && !field.starts_with('/')
                     && field.contains('=');
+                open_until = (field == "<not").then_some('>').or(is_term.then_some('/'));
                 fields.push(field.to_string());
             }
         }
@@ -149,6 +154,7 @@ mod tests {
             ("         summary,5,,cycles,5456700000,35.70,,", both, "", "", ""),
             ("5,,cycles,/a/b,5456700000,35.70,,", both, "", "", "/a/b"),
             ("5,,cycles,web,0.10%,5456700000,35.70,,", both, "", "", "web"),
+            ("     1.006223197 CPU1 5  cycles 5456700000 35.70  ", both, "1.006223197", "CPU1", ""),
             ("5,,cycles", None, "", "", ""),
             ("5,cycles", None, "", "", ""),
         ] {
@@ -164,8 +170,12 @@ mod tests {
         }
         let raw = read("5,,cpu/event=0x8,umask=0x10,name=WALKS/u,100,100.00,,");
         assert_eq!((raw.0.as_str(), raw.1), ("cpu/event=0x8,umask=0x10,name=WALKS/u", Some(5.0)));
-        let absent = read("CPU1,<not counted>,,cycles,0,0.00,,");
-        assert_eq!((absent.1, absent.2), (None, Some(0.0)));
+        for absent in ["CPU1,<not counted>,,cycles,0,0.00,,", "CPU1 <not counted>  cycles 0 0.00  "]
+        {
+            let absent = read(absent);
+            assert_eq!((absent.0.as_str(), absent.1, absent.2), ("cycles", None, Some(0.0)));
+        }
+        assert_eq!(line("      0.89 stalled cycles per insn", ' '), Line::Other);
         assert_eq!(line("CPU0,,,,,,0.89,stalled cycles per insn", ','), Line::Other);
         assert_eq!(line("5x,,cycles,5456700000,35.70,,", ','), Line::Broken);
     }
