@@ -133,6 +133,9 @@ pub struct Evidence {
     pub value: f64,
     /// Share of the time for which the counter ran. If below 1, `value` is extrapolated.
     pub counted: Option<f64>,
+    /// Share of the cycles in whose parts of the run the event was not counted; `None` if there are no such parts.
+    #[serde(default)]
+    pub gap: Option<f64>,
     /// Origin of the number: a raw event, a file and line, a flag.
     pub source: String,
 }
@@ -258,7 +261,7 @@ impl Estimate {
 impl Evidence {
     /// Makes evidence of a number that was given, or counted without multiplexing.
     pub fn new(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
-        Self { name: name.into(), value, counted: None, source: source.into() }
+        Self { name: name.into(), value, counted: None, gap: None, source: source.into() }
     }
 }
 

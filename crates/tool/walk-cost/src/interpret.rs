@@ -455,7 +455,8 @@ impl<'a> Counted<'a> {
         let counts = self.cycles.iter().copied().chain(self.usable.iter().map(|(_, count)| *count));
         counts.filter_map(|count| {
             let (name, source) = (count.event.clone(), count.source.clone());
-            Some(Evidence { name, value: count.value?, counted: count.counted, source })
+            let gap = count.gap.as_ref().map(|gap| gap.cycles);
+            Some(Evidence { name, value: count.value?, counted: count.counted, gap, source })
         })
     }
 

@@ -39,6 +39,8 @@ struct Report {
     events: Vec<Event>,
     /// Whether the table's head has been read.
     in_table: bool,
+    /// Whether each line is of an image, not of a symbol.
+    is_by_image: bool,
     /// Whether each line starts with an address.
     has_address: bool,
     /// Column in which the first line's samples end. Lines that are further right are parts of the line above.
@@ -62,6 +64,7 @@ pub(super) fn read<R: BufRead>(first: String, mut lines: Lines<R>) -> Result<Rea
                 return Err(lines.bad(text, COLUMNS));
             }
             (report.in_table, report.has_address) = (true, text.starts_with("vma"));
+            report.is_by_image = text.contains('|');
         } else if text.starts_with("CPU:") && report.in_table {
             reports.push(std::mem::take(&mut report));
         } else if report.in_table {
@@ -174,6 +177,7 @@ fn kind_of(event: &str) -> Option<Kind> {
 fn reading<R: BufRead>(reports: Vec<Report>, lines: &Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
     let given = &mut reading.given;
+    let is_by_image = reports.iter().any(|report| report.is_by_image);
     // The cycles are those of the run with the walks, else of the run with the misses.
     let mut cycles: Option<(u8, f64)> = None;
     for report in reports {
@@ -216,6 +220,13 @@ fn reading<R: BufRead>(reports: Vec<Report>, lines: &Lines<R>) -> Result<Reading
         }
     }
     given.cycles = cycles.map(|(_, cycles)| cycles);
+    let images =
+        reading.attributions.iter().map(|of| of.symbols.len()).max().filter(|_| is_by_image);
+    if let Some(images) = images.filter(|images| *images > 1) {
+        reading
+            .notes
+            .push(format!("the sum of {images} images; opreport image:NAME reports one program"));
+    }
     if *given == Given::default() {
         return Err(lines.bad("no such event", USEFUL));
     }
@@ -287,6 +298,7 @@ samples  %        image name               symbol name
         );
         let reading = read(&all);
         assert_eq!(of(reading.given), (Some(9_862_000.0), None, Some(631_899.0 * 50_000.0)));
+        assert_eq!(reading.notes, ["the sum of 6 images; opreport image:NAME reports one program"]);
         let benchmark = &reading.attributions[1].symbols[0];
         assert_eq!((benchmark.name.as_str(), benchmark.events), ("benchmark", 9_651_000.0));
         assert_eq!(

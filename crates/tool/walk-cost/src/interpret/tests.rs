@@ -342,6 +342,7 @@ fn a_gap_widens_the_bounds_and_is_told() {
     let estimate = interpret(&counts, Context::default());
     let share = estimate.share.unwrap();
     assert_eq!((share.low(), share.mid(), share.high()), (0.1, 0.2, 0.6));
+    assert_eq!(estimate.evidence.iter().map(|one| one.gap).collect::<Vec<_>>(), [None, Some(0.5)]);
     let told = "dtlb_load_misses.walk_active was not counted in 1 of 2 parts of the run (first: CPU1), with 50 %";
     assert!(estimate.notes.iter().any(|note| note.contains(told)), "{:?}", estimate.notes);
 }
