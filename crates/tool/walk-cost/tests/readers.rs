@@ -91,6 +91,7 @@ fn keys_as_toml_and_on_one_line() {
         ("misses=1\nmises=2\n", 2),
         ("misses=1\nmisses=2\n", 2),
         ("cost=many\n", 1),
+        ("mises=2\nmisses=1\n", 1),
         ("cost=1 x", 1),
     ] {
         let error = read_text(text, Path::new("k")).unwrap_err().to_string();

@@ -318,6 +318,21 @@ fn hostile_files_are_refused_in_one_line() {
     }
 }
 
+/// Words of the measured program that look like counts are not taken for them.
+#[test]
+fn the_programs_own_words_are_no_counts() {
+    let said = "threads=4\n1000 cycles done\n99999999999999999999999 cycles\n12 cycles\n12,3 cycles per item\n";
+    for name in
+        ["perf-6.1-text-swiss.txt", "perf-5.4-text-interval.txt", "perf-5.15-csv-interval.txt"]
+    {
+        let whole = std::fs::read_to_string(folder().join(name)).unwrap();
+        let expected = outcome(read_text(&whole, Path::new("x")));
+        for text in [format!("{said}{whole}"), format!("{whole}{said}")] {
+            assert_eq!(outcome(read_text(&text, Path::new("x"))), expected, "{name}");
+        }
+    }
+}
+
 /// The output of the measured program may be long, and stands before perf's.
 #[test]
 fn a_long_file_is_read_line_by_line() {

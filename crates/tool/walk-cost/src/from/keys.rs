@@ -8,7 +8,7 @@ use super::number;
 use super::reading::{FromError, Reading};
 use crate::GIVEN_KEYS;
 
-const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
+pub(super) const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
                         cost_ns, mhz, walk_cycles, walk_period, cycles or cycle_period";
 
 pub(super) fn read<R: BufRead>(first: String, mut lines: Lines<R>) -> Result<Reading, FromError> {
@@ -39,6 +39,12 @@ pub(super) fn is_line(line: &str) -> bool {
     let key = text.split('=').next().unwrap_or("").trim();
     let named = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     named && text.contains('=')
+}
+
+/// Whether the line's first key is one of [`GIVEN_KEYS`]; other keys may be output of a measured program.
+pub(super) fn is_known(line: &str) -> bool {
+    let key = line.split('=').next().unwrap_or("").trim();
+    GIVEN_KEYS.iter().any(|(name, _)| *name == key)
 }
 
 fn pairs(text: &str) -> Option<Vec<(String, f64)>> {

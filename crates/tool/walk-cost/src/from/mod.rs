@@ -42,23 +42,26 @@ pub fn read_text(text_at_hand: &str, path: &Path) -> Result<Reading, FromError> 
 fn text(input: impl Read, path: &Path) -> Result<Reading, FromError> {
     let mut lines = lines::Lines::new(BufReader::new(input), path);
     let mut is_first = true;
+    let mut unknown_key = None;
     // Output of the measured program may come before perf's.
     while let Some(line) = lines.next()? {
         // A key-value file must match from its first line.
         let is_content = !line.trim().is_empty() && !line.starts_with(['#', '[']);
         if is_first && keys::is_line(&line) {
-            let reading = keys::read(line, lines)?;
-            return Ok(Reading { format: Format::Keys, ..reading });
+            if keys::is_known(&line) {
+                let reading = keys::read(line, lines)?;
+                return Ok(Reading { format: Format::Keys, ..reading });
+            }
+            unknown_key = Some(lines.bad(&line, keys::EXPECTED));
         }
         is_first &= !is_content;
         if let Some(dialect) = stat::Dialect::of(&line) {
-            let reading = stat::read(dialect, line, lines)?;
-            return Ok(Reading { format: dialect.format(), ..reading });
+            return stat::read(dialect, line, lines);
         }
         if opreport::is_line(&line) {
             let reading = opreport::read(line, lines)?;
             return Ok(Reading { format: Format::Opreport, ..reading });
         }
     }
-    Err(lines.unknown())
+    Err(unknown_key.unwrap_or_else(|| lines.unknown()))
 }

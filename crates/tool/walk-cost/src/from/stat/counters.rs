@@ -78,6 +78,11 @@ impl Counters {
         self.events.is_empty()
     }
 
+    /// Whether every row so far may be output of the program.
+    pub fn is_loose(&self) -> bool {
+        !self.has_report && !self.is_of_intervals()
+    }
+
     /// Whether an interval was read.
     pub fn is_of_intervals(&self) -> bool {
         self.last_interval > 0.0
@@ -103,11 +108,19 @@ impl Counters {
             }
             self.last_interval = time;
         }
-        if self.cgroup.get_or_insert_with(|| row.cgroup.clone()) != &row.cgroup {
-            return bad(ONE_CGROUP);
-        }
-        if row.value.is_some_and(|value| value > MAX_COUNT) {
-            return bad(SMALLER);
+        let refused = if row.value.is_some_and(|value| value > MAX_COUNT) {
+            Some(SMALLER)
+        } else if scope == Scope::Loose {
+            // A word behind an event may be the program's.
+            (!row.cgroup.is_empty()).then_some(ONE_CGROUP)
+        } else {
+            let cgroup = self.cgroup.get_or_insert_with(|| row.cgroup.clone());
+            (cgroup != &row.cgroup).then_some(ONE_CGROUP)
+        };
+        match refused {
+            Some(expected) if scope != Scope::Loose => return bad(expected),
+            Some(_) => return Ok(()),
+            None => {}
         }
         let (event, kind) = without_kind(&row.event);
         let interval = match row.interval.as_str() {
@@ -221,7 +234,7 @@ impl Counters {
             let total: f64 = base.iter().map(|(_, cycles)| cycles).sum();
             let missing: f64 = base.iter().filter_map(|(part, _)| of_part.get(part)).sum();
             let first = base.iter().find(|(part, _)| of_part.contains_key(part));
-            if let Some((first, _)) = first.filter(|_| !own.is_empty() && total > 0.0) {
+            if let Some((first, _)) = first.filter(|_| !own.is_empty() && missing > 0.0) {
                 count.gap = Some(Gap {
                     cycles: missing / total,
                     parts: (of_part.len(), base.len()),

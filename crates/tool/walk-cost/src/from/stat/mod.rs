@@ -66,7 +66,7 @@ impl Dialect {
         csv::separator(line).map(Self::Csv).or_else(|| text::is_line(line).then_some(Self::Text))
     }
 
-    pub fn format(self) -> Format {
+    fn format(self) -> Format {
         match self {
             Self::Text => Format::Stat,
             Self::Csv(_) => Format::StatCsv,
@@ -88,7 +88,7 @@ const ROW: &str = "a count and its event, as perf stat prints them (metrics with
 
 /// Reads a file from its first line in `dialect` on.
 pub(super) fn read<R: BufRead>(
-    dialect: Dialect,
+    mut dialect: Dialect,
     first: String,
     mut lines: Lines<R>,
 ) -> Result<Reading, FromError> {
@@ -99,6 +99,14 @@ pub(super) fn read<R: BufRead>(
     let mut doubtful = None;
     let mut next = Some(first);
     while let Some(line) = next {
+        // A count outside of reports may have been the program's.
+        if dialect == Dialect::Text
+            && counters.is_loose()
+            && let Some(other) = Dialect::of(&line).filter(|other| *other != Dialect::Text)
+        {
+            (dialect, in_report, doubtful) = (other, true, None);
+            counters = Counters::default();
+        }
         if line.starts_with("# started on") && !counters.is_empty() {
             return Err(lines.bad(&line, ONE_REPORT));
         }
@@ -122,8 +130,8 @@ pub(super) fn read<R: BufRead>(
         next = lines.next()?;
     }
     match doubtful {
-        Some(error) if !counters.is_of_intervals() => Err(error),
-        _ => counters.finish(&lines),
+        Some(error) if counters.is_loose() => Err(error),
+        _ => Ok(Reading { format: dialect.format(), ..counters.finish(&lines)? }),
     }
 }
 
