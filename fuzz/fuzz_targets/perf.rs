@@ -1,4 +1,4 @@
-//! Output of perf: perf.data of every form, and perf stat -j. Also lines of key=value.
+//! Output of perf: perf.data and perf stat of every form. Also opreport and lines of key=value.
 #![no_main]
 
 use std::io::{Seek, Write};

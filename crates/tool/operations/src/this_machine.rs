@@ -113,7 +113,7 @@ fn priced(shown: &str, found: &Calibration) -> Result<MissCost, Failure> {
     let miss = base.miss.as_ref().ok_or_else(|| unusable(shown, "it has no TLB miss"))?;
     let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());
     Ok(MissCost {
-        walk: miss.cycles,
+        walk: Some(miss.cycles),
         second_level_hit: hit.map(|hit| hit.cycles),
         is_of_cached_tables: true,
         source: format!("superpage tlb, saved in {shown}"),

@@ -3,7 +3,7 @@
 use crate::events;
 
 /// The count of one event.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Count {
     /// The event's name as printed or requested, with modifiers.
     pub event: String,
@@ -13,15 +13,28 @@ pub struct Count {
     pub counted: Option<f64>,
     /// Group number: counts of one group cover the same time intervals. Counts from files are all in group 0.
     pub group: u32,
+    /// The part of the run in which the event was not counted, if any. `value` is the rest.
+    pub gap: Option<Gap>,
     /// Origin of the count, in words.
     pub source: String,
+}
+
+/// The parts of a run (intervals, CPUs, kinds of cores) in which an event was not counted although cycles were.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gap {
+    /// Share of the cycles in these parts, above 0 and below 1.
+    pub cycles: f64,
+    /// Number of these parts, and of all parts.
+    pub parts: (usize, usize),
+    /// The first of these parts, as perf names it.
+    pub first: String,
 }
 
 /// Cost of a TLB miss on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MissCost {
-    /// Cycles of a miss in all TLB levels: a page walk.
-    pub walk: f64,
+    /// Cycles of a miss in all TLB levels: a page walk; `None` if only the cost of a hit is known.
+    pub walk: Option<f64>,
     /// Cycles of a first-level TLB miss that hits in the second level, if known.
     pub second_level_hit: Option<f64>,
     /// Whether `walk` was measured with page tables in the data caches.

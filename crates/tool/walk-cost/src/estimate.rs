@@ -18,6 +18,9 @@ pub struct Estimate {
     pub dtlb: Option<Interval>,
     /// The part of `share` for instruction fetches, if the method separates it.
     pub itlb: Option<Interval>,
+    /// Whether the second-level TLB hits are in the upper bounds; `None` if the method does not tell walks from hits.
+    #[serde(default)]
+    pub hits: Option<Hits>,
     /// The possible gain from superpages.
     pub gain: Option<Gain>,
     /// Which cycles were counted; `None` if a file does not tell.
@@ -26,6 +29,58 @@ pub struct Estimate {
     pub evidence: Vec<Evidence>,
     /// Notes for the reader, one line each.
     pub notes: Vec<String>,
+    /// Events that were not counted, by the figure that needs them.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+    /// Commands that count everything, one for each processor that the counts may be of.
+    #[serde(default)]
+    pub recount: Vec<Recount>,
+}
+
+/// Whether an estimate has the second-level TLB hits in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hits {
+    /// All hits, at their cost.
+    Priced,
+    /// Hits were counted, but their cost is unknown.
+    Unpriced,
+    /// Not all hits were counted.
+    NotCounted,
+}
+
+/// The events that a figure lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The figure.
+    pub figure: Figure,
+    /// The microarchitecture whose events are named.
+    pub processor: String,
+    /// The events, as perf names them.
+    pub events: Vec<String>,
+}
+
+/// A figure of an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// The share of the time.
+    Share,
+    /// The part for loads and stores.
+    Data,
+    /// The part for instruction fetches.
+    Code,
+    /// The largest speedup.
+    Bound,
+}
+
+/// A command that counts what an estimate needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recount {
+    /// The microarchitecture that has the events.
+    pub processor: String,
+    /// The command, without the program.
+    pub command: String,
 }
 
 /// The method of an estimate.
@@ -64,8 +119,8 @@ pub struct Gain {
     /// [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
     /// Upper bound of the speedup (a ratio) if `share` dropped to zero. Covers only loads and stores if instruction
-    /// fetches were not counted. `None` if the share is 1, if loads or stores were not counted, or if misses were
-    /// multiplied by a measured cost.
+    /// fetches were not counted. `None` if the share is 1, if loads, stores or second-level hits were not counted or have no
+    /// cost, or if misses were multiplied by a measured cost.
     pub speedup_at_most: Option<f64>,
 }
 
@@ -78,6 +133,9 @@ pub struct Evidence {
     pub value: f64,
     /// Share of the time for which the counter ran. If below 1, `value` is extrapolated.
     pub counted: Option<f64>,
+    /// Share of the cycles in whose parts of the run the event was not counted; `None` if there are no such parts.
+    #[serde(default)]
+    pub gap: Option<f64>,
     /// Origin of the number: a raw event, a file and line, a flag.
     pub source: String,
 }
@@ -117,10 +175,13 @@ impl Estimate {
             share: None,
             dtlb: None,
             itlb: None,
+            hits: None,
             gain: None,
             scope: None,
             evidence: Vec::new(),
             notes: Vec::new(),
+            missing: Vec::new(),
+            recount: Vec::new(),
         }
     }
 
@@ -154,6 +215,28 @@ impl Estimate {
         self
     }
 
+    /// Adds the cost of second-level TLB hits of loads and stores and of fetches. Out-of-order execution hides between none
+    /// and all of a hit, so that only the upper bounds grow.
+    pub(crate) fn with_hits(mut self, [data, code]: [Option<Interval>; 2]) -> Self {
+        let add = |part: Option<Interval>, hits: Option<Interval>| match (part, hits) {
+            (Some(part), Some(hits)) => Some(part.and(hits)),
+            (part, _) => part,
+        };
+        let Some(hits) = [data, code].into_iter().flatten().reduce(Interval::and) else {
+            return self;
+        };
+        self.dtlb = add(self.dtlb, data);
+        self.itlb = add(self.itlb, code);
+        self.share = add(self.share, Some(hits));
+        if let (Some(gain), Some(share)) = (&mut self.gain, self.share) {
+            let Interval { low, mid, high } = gain.saved;
+            gain.saved = Interval { low, mid, high: (high + hits.high).min(1.0) };
+            let of_share = formula::gain(share).speedup_at_most;
+            gain.speedup_at_most = gain.speedup_at_most.and(of_share);
+        }
+        self
+    }
+
     /// Adds evidence.
     pub fn with_evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
@@ -178,7 +261,7 @@ impl Estimate {
 impl Evidence {
     /// Makes evidence of a number that was given, or counted without multiplexing.
     pub fn new(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
-        Self { name: name.into(), value, counted: None, source: source.into() }
+        Self { name: name.into(), value, counted: None, gap: None, source: source.into() }
     }
 }
 
@@ -321,6 +404,14 @@ impl Tally {
             put(&mut self.mappings, mapping, weight);
         }
         put(&mut self.symbols, symbol, weight);
+    }
+
+    /// Adds samples without addresses, each of `weight` events.
+    pub fn add_samples(&mut self, samples: u64, weight: f64, symbol: &str) {
+        let events = samples as f64 * weight;
+        self.samples = self.samples.saturating_add(samples);
+        self.events += events;
+        put(&mut self.symbols, symbol, events);
     }
 
     /// Number of events that the samples represent.

@@ -2,6 +2,7 @@
 //! the same code.
 
 use crate::count::{Count, MissCost, Mode};
+use crate::estimate::{Figure, Hits, Missing, Recount};
 use crate::events::{self, EventMeaning, Meaning, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
@@ -25,11 +26,20 @@ pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     let estimate = counted.estimate(context);
     let mut estimate = estimate.with_evidence(counted.evidence());
     estimate.scope = counted.scope();
+    (estimate.missing, estimate.recount) = counted.missing(context);
     let note = context.table.and_then(|table| table.note).filter(|_| !counted.usable.is_empty());
     estimate.notes.extend(note.map(String::from));
     estimate.notes.extend(counted.notes());
     estimate
 }
+
+/// Cycles with a walk per cycle above which counts are not of one run; counters that take turns are off by less.
+const MAX_ACTIVE: f64 = 1.5;
+
+/// Events that count misses, the most informative first.
+const MISSES: [Meaning; 4] =
+    [Meaning::Walks, Meaning::WalksOfOneSize, Meaning::FirstLevelMisses, Meaning::GenericMisses];
+const WALK_CYCLES: [Meaning; 3] = [Meaning::Active, Meaning::Outstanding, Meaning::Stalled];
 
 const DATA: &[Side] = &[Side::Load, Side::Store, Side::Data];
 const CODE: &[Side] = &[Side::Fetch];
@@ -80,7 +90,102 @@ impl<'a> Counted<'a> {
                  cycles:u,EVENT:u",
             );
         }
-        self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
+        let is_active = |of: &EventMeaning| of.meaning == Meaning::Active;
+        let actives = self.usable.iter().filter(|(of, _)| is_active(of));
+        let largest =
+            actives.filter_map(|(of, _)| self.rate(of.side, of.meaning)).map(|rate| rate.likely);
+        let largest = largest.fold(0.0, f64::max);
+        // Counters that take turns estimate; the sum of one kind of walk cannot be far above all cycles.
+        if largest > MAX_ACTIVE {
+            return Estimate::unknown(format!(
+                "cycles with a page walk are {largest:.1} times the cycles: the counts are not of one run"
+            ));
+        }
+        let estimate = self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context));
+        self.with_hits(estimate, context)
+    }
+
+    /// Adds the cost of second-level hits, and removes the bound if it is not known whole: superpages save hits too
+    /// (docs/decisions/walk-cost.md#3).
+    fn with_hits(&self, estimate: Estimate, context: Context) -> Estimate {
+        let price = context.cost.and_then(|cost| cost.second_level_hit);
+        let mut unpriced = 0.0;
+        let mut is_whole = true;
+        let mut parts = [None, None];
+        let shares = [estimate.dtlb, estimate.itlb];
+        for ((part, share), sides) in parts.iter_mut().zip(shares).zip([DATA, CODE]) {
+            if share.is_none() {
+                continue;
+            }
+            let (hits, is_all) = self.hits(sides, context);
+            is_whole &= is_all;
+            let Some(hits) = hits else { continue };
+            match price {
+                Some(price) => {
+                    *part = hits.share(|rate| Interval::new(0.0, 0.0, (rate * price).min(1.0)));
+                    is_whole &= part.is_some();
+                }
+                None if hits.likely > 0.0 => {
+                    unpriced += hits.known;
+                    is_whole = false;
+                }
+                None => {}
+            }
+        }
+        let mut estimate = estimate.with_hits(parts);
+        if unpriced > 0.0 {
+            estimate = estimate.with_note(format!(
+                "{:.3} second-level TLB hits per 1000 cycles have no price, so the speedup has no bound; give the cost of \
+                 a hit with --hit-cost CYCLES, or measure it: superpage tlb --save",
+                unpriced * 1000.0
+            ));
+        }
+        if let (Some(price), Some(cost), true) =
+            (price, context.cost, parts.iter().any(Option::is_some))
+        {
+            let name = "cost of a second-level hit, cycles";
+            estimate.evidence.push(Evidence::new(name, price, &cost.source));
+        }
+        estimate.hits = estimate.share.map(|_| match is_whole {
+            true => Hits::Priced,
+            false if unpriced > 0.0 => Hits::Unpriced,
+            false => Hits::NotCounted,
+        });
+        if is_whole { estimate } else { estimate.without_bound() }
+    }
+
+    /// Second-level hits of these accesses, and whether these are all.
+    fn hits(&self, sides: &[Side], context: Context) -> (Option<Rate>, bool) {
+        let counted = |side: Side| {
+            let whole = self.rate(side, Meaning::SecondLevelHits).or_else(|| {
+                let all = self.rate(side, Meaning::FirstLevelMisses)?;
+                Some(all.minus(self.rate(side, Meaning::Walks)?))
+            });
+            let sizes =
+                || Some((self.rate(side, Meaning::HitsOfOneSize)?, self.has_hits_of_all_sizes()));
+            whole.map(|rate| (rate, true)).or_else(sizes)
+        };
+        let sum = |a: (Rate, bool), b: (Rate, bool)| (a.0.plus(b.0), a.1 && b.1);
+        let found: Vec<(Rate, bool)> = sides.iter().filter_map(|side| counted(*side)).collect();
+        let has = |side| sides.contains(&side) && counted(side).is_some();
+        let is_every_side =
+            has(Side::Data) || has(Side::Fetch) || (has(Side::Load) && has(Side::Store));
+        // First-level misses at the price of a walk have the hits in them.
+        let is_in_misses = self.misses_kind(sides, context) == Some(Meaning::FirstLevelMisses);
+        match found.into_iter().reduce(sum) {
+            Some((rate, is_whole)) => (Some(rate), is_in_misses || (is_whole && is_every_side)),
+            None => (None, is_in_misses),
+        }
+    }
+
+    /// Whether hits were counted for every page size of AMD's event.
+    fn has_hits_of_all_sizes(&self) -> bool {
+        let counted = |size: &str| {
+            let name = format!("ls_l1_d_tlb_miss.tlb_reload_{size}_hit");
+            self.usable.iter().any(|(_, count)| count.value.is_some() && count.name() == name)
+        };
+        let merged = ["coalesced_page", "32k_l2", "16k_l2"].into_iter().any(counted);
+        merged && ["4k_l2", "2m_l2", "1g_l2"].into_iter().all(counted)
     }
 
     /// Estimates from walk cycles, if they were counted.
@@ -92,9 +197,9 @@ impl<'a> Counted<'a> {
             (None, None) => return None,
             (data, fetch) => Estimate::from_parts(Method::PmuWalkCycles, data, fetch),
         };
-        let nested = self.rate(Side::Nested, Meaning::Outstanding).filter(|rate| *rate > 0.0);
+        let nested = self.rate(Side::Nested, Meaning::Outstanding).filter(|rate| rate.likely > 0.0);
         if let (Some(share), Some(rate)) = (estimate.share, nested) {
-            let host = formula::outstanding(rate, 1.0, walkers)?;
+            let host = rate.share(|rate| formula::outstanding(rate, 1.0, walkers))?;
             estimate = Estimate {
                 share: Some(share.and(host)),
                 gain: Some(formula::gain(share.and(host))),
@@ -146,7 +251,8 @@ impl<'a> Counted<'a> {
             let of =
                 |side: &Side| Some((self.rate(*side, meaning)?, self.rate(*side, Meaning::Walks)?));
             let pairs = sides.iter().filter_map(of);
-            let (cycles, walks) = pairs.fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            let (cycles, walks) =
+                pairs.fold((0.0, 0.0), |sum, it| (sum.0 + it.0.likely, sum.1 + it.1.likely));
             (cycles > 0.0 && walks > 0.0).then(|| cycles / walks)
         };
         let summed = both(Meaning::Outstanding).map(|cost| (cost, "cycles of walks / walks"));
@@ -158,45 +264,54 @@ impl<'a> Counted<'a> {
     /// Share of time with a walk of these accesses in progress, from the most informative event of each side.
     fn walk_share(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
         let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
-        let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
-        let active = active.reduce(Interval::and);
+        let share = |rate: Rate| rate.share(|rate| formula::active(rate, 1.0));
+        let active = rates(Meaning::Active).filter_map(share).reduce(Interval::and);
         let others = sides.iter().filter(|side| self.rate(**side, Meaning::Active).is_none());
         let sums = others.filter_map(|side| self.rate(*side, Meaning::Outstanding));
-        let sum = sums.reduce(|a, b| a + b);
+        let sum = sums.reduce(Rate::plus);
         // A core that lacks the event counts zero even if there are walks.
-        let walks = rates(Meaning::Walks).sum::<f64>() > 0.0;
-        let sum = sum.filter(|sum| *sum > 0.0 || !walks);
-        let outstanding = sum.and_then(|sum| formula::outstanding(sum, 1.0, walkers));
+        let walks = rates(Meaning::Walks).any(|rate| rate.likely > 0.0);
+        let sum = sum.filter(|sum| sum.likely > 0.0 || !walks);
+        let outstanding =
+            sum.and_then(|sum| sum.share(|rate| formula::outstanding(rate, 1.0, walkers)));
         if let Some(together) = active.into_iter().chain(outstanding).reduce(Interval::and) {
             return Some(together);
         }
-        let stalled = rates(Meaning::Stalled).reduce(|a, b| a + b).filter(|rate| *rate > 0.0);
-        formula::active(stalled?, 1.0)
+        share(rates(Meaning::Stalled).reduce(Rate::plus).filter(|rate| rate.likely > 0.0)?)
     }
 
     fn by_misses(&self, context: Context) -> Estimate {
-        let Some(cost) = context.cost else {
+        let Some((cost, walk)) = context.cost.and_then(|cost| Some((cost, cost.walk?))) else {
             return Estimate::unknown(
                 "misses were counted, but the cost of a miss is unknown; give it with --cost CYCLES, or \
                  measure it: superpage tlb --save",
             );
         };
-        let (data, fetch) = (self.misses(DATA, cost), self.misses(CODE, cost));
+        let (data, fetch) = (self.misses(DATA, context), self.misses(CODE, context));
         let both = [data, fetch].into_iter().flatten();
-        let of_walk = Evidence::new("cost of a walk, cycles", cost.walk, &cost.source);
+        let of_walk = Evidence::new("cost of a walk, cycles", walk, &cost.source);
         // Check the sum too, because each part alone may look plausible although the cost is too
         // high.
-        if let Err(above) = formula::misses_times_cost(both.map(|part| part.cost).sum(), 1.0, 1.0) {
+        let sum = both.map(|(rate, _)| rate.likely).sum();
+        if let Err(above) = formula::misses_times_cost(sum, walk, 1.0) {
             return Estimate::unknown(above.to_string()).with_evidence([of_walk]);
         }
-        let share = |part: Option<Misses>| part.and_then(|part| formula::active(part.cost, 1.0));
+        // First-level misses are walks at most: those that hit the second level cost less.
+        let priced = |rate: f64, of: Meaning| {
+            let most = formula::active(rate * walk, 1.0)?;
+            let low = if of == Meaning::FirstLevelMisses { 0.0 } else { most.low() };
+            Interval::new(low, most.mid(), most.high())
+        };
+        let share = |part: Option<(Rate, Meaning)>| {
+            part.and_then(|(rate, of)| rate.share(|rate| priced(rate, of)))
+        };
         let mut estimate =
             Estimate::from_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
         if estimate.share.is_none() {
             return estimate;
         }
-        if let Some(data) = data {
-            estimate = self.without_uncounted(estimate, "misses of", &[data.of]);
+        if data.is_some() {
+            estimate = self.without_uncounted(estimate, "misses of", &MISSES);
         }
         if cost.is_of_cached_tables {
             estimate = estimate.without_bound().with_note(
@@ -205,11 +320,9 @@ impl<'a> Counted<'a> {
             );
         }
         estimate.evidence.push(of_walk);
-        if let Some(hit) = cost.second_level_hit {
-            let name = "cost of a second-level hit, cycles";
-            estimate.evidence.push(Evidence::new(name, hit, &cost.source));
-        }
-        if [data, fetch].into_iter().flatten().any(|part| part.of == Meaning::FirstLevelMisses) {
+        if context.table.is_none()
+            && [data, fetch].into_iter().flatten().any(|(_, of)| of == Meaning::GenericMisses)
+        {
             estimate = estimate.with_note(
                 "the kernel's generic events count page walks on Intel, but first-level misses on AMD \
                  and Arm: give the cost of what was counted",
@@ -218,26 +331,33 @@ impl<'a> Counted<'a> {
         estimate
     }
 
-    fn misses(&self, sides: &[Side], cost: &MissCost) -> Option<Misses> {
-        let rate = |meaning| {
-            let rates = sides.iter().filter_map(|side| self.rate(*side, meaning));
-            rates.reduce(|a, b| a + b)
-        };
-        let hits = rate(Meaning::SecondLevelHits).or_else(|| rate(Meaning::HitsOfOneSize));
-        let hits = hits.zip(cost.second_level_hit).map_or(0.0, |(rate, hit)| rate * hit);
-        let walks = [Meaning::Walks, Meaning::WalksOfOneSize];
-        if let Some((of, walks)) = walks.into_iter().find_map(|of| Some((of, rate(of)?))) {
-            return Some(Misses { cost: walks * cost.walk + hits, of });
-        }
-        let of = Meaning::FirstLevelMisses;
-        Some(Misses { cost: rate(of)? * cost.walk, of })
+    /// Misses of these accesses, and what was counted of them.
+    fn misses(&self, sides: &[Side], context: Context) -> Option<(Rate, Meaning)> {
+        let of = self.misses_kind(sides, context)?;
+        // The generic events of a known CPU have another name for their meaning.
+        let rate =
+            |meaning| sides.iter().filter_map(|side| self.rate(*side, meaning)).reduce(Rate::plus);
+        Some((rate(of).or_else(|| rate(Meaning::GenericMisses))?, of))
+    }
+
+    /// What the events count that tell most of the misses of these accesses.
+    fn misses_kind(&self, sides: &[Side], context: Context) -> Option<Meaning> {
+        let has = |meaning: &Meaning| sides.iter().any(|side| self.rate(*side, *meaning).is_some());
+        let of = MISSES.into_iter().find(has)?;
+        // Zen and Arm cores, whose tables begin with walks, count first-level misses.
+        let first = context.table.map(|table| table.groups[0][0].meaning.meaning);
+        Some(match (of, first) {
+            (Meaning::GenericMisses, Some(Meaning::Walks)) => Meaning::FirstLevelMisses,
+            (Meaning::GenericMisses, Some(_)) => Meaning::Walks,
+            (of, _) => of,
+        })
     }
 
     /// Number of events of this kind per cycle, preferably with cycles from the same group. An event that was counted
     /// in several groups is used once, because the counts estimate the same number.
-    fn rate(&self, side: Side, meaning: Meaning) -> Option<f64> {
+    fn rate(&self, side: Side, meaning: Meaning) -> Option<Rate> {
         let of_kind = self.usable.iter().filter(|(of, _)| *of == EventMeaning { side, meaning });
-        let mut rates: Vec<(String, f64)> = Vec::new();
+        let mut rates: Vec<(String, Rate)> = Vec::new();
         for (_, count) in of_kind {
             let name = count.name();
             if rates.iter().any(|(seen, _)| *seen == name) {
@@ -247,17 +367,18 @@ impl<'a> Counted<'a> {
                 && let Some((value, group)) = self.in_mode(&name, mode)
                 && let Some(cycles) = self.cycles_of(group, mode)
             {
-                rates.push((name, value / cycles));
+                let gap = count.gap.as_ref().map_or(0.0, |gap| gap.cycles);
+                rates.push((name, Rate::new(value / cycles, gap)));
             }
         }
         let summed = rates.iter().map(|(_, rate)| rate).copied();
         // Do not add the counts of two names of the same event (walk_completed and
         // miss_causes_a_walk).
         match meaning {
-            Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(|a, b| a + b),
-            _ => summed.reduce(f64::max),
+            Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(Rate::plus),
+            _ => summed.reduce(|a, b| if b.likely > a.likely { b } else { a }),
         }
-        .filter(|rate| rate.is_finite())
+        .filter(|rate| rate.likely.is_finite())
     }
 
     fn has(&self, meaning: Meaning) -> bool {
@@ -334,7 +455,8 @@ impl<'a> Counted<'a> {
         let counts = self.cycles.iter().copied().chain(self.usable.iter().map(|(_, count)| *count));
         counts.filter_map(|count| {
             let (name, source) = (count.event.clone(), count.source.clone());
-            Some(Evidence { name, value: count.value?, counted: count.counted, source })
+            let gap = count.gap.as_ref().map(|gap| gap.cycles);
+            Some(Evidence { name, value: count.value?, counted: count.counted, gap, source })
         })
     }
 
@@ -351,6 +473,16 @@ impl<'a> Counted<'a> {
                 least * 100.0
             ));
         }
+        for (count, gap) in counts().filter_map(|count| Some((count, count.gap.as_ref()?))) {
+            let (missing, all) = gap.parts;
+            notes.push(format!(
+                "{} was not counted in {missing} of {all} parts of the run (first: {}), with {:.0} % of the cycles: \
+                 the bounds hold whatever it did there, the middle takes these parts for like the others",
+                count.event,
+                if gap.first.is_empty() { "without a name" } else { &gap.first },
+                gap.cycles * 100.0
+            ));
+        }
         let missing: Vec<&str> =
             counts().filter(|count| count.value.is_none()).map(|c| c.event.as_str()).collect();
         if !missing.is_empty() {
@@ -360,12 +492,155 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Cost of the misses of one side.
-#[derive(Clone, Copy)]
-struct Misses {
-    cost: f64,
-    /// Meaning of the events that counted the misses.
-    of: Meaning,
+/// Events per cycle.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Counted events per cycle of the run: a lower bound if there is a gap.
+    known: f64,
+    /// The same of the cycles in which the events were counted.
+    likely: f64,
+    /// Share of the cycles in which the events were not counted.
+    gap: f64,
+}
+
+impl Rate {
+    fn new(known: f64, gap: f64) -> Self {
+        Self { known, likely: known / (1.0 - gap), gap }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            known: self.known + other.known,
+            likely: self.likely + other.likely,
+            gap: (self.gap + other.gap).min(1.0),
+        }
+    }
+
+    /// The rest of these events; the counts of both may be estimates, so that the rest may be below zero.
+    fn minus(self, other: Self) -> Self {
+        Self {
+            known: (self.known - other.known).max(0.0),
+            likely: (self.likely - other.likely).max(0.0),
+            gap: (self.gap + other.gap).min(1.0),
+        }
+    }
+
+    /// Applies a formula that gives a share of the time. The events take between none and all of the time in which they
+    /// were not counted.
+    fn share(self, formula: impl Fn(f64) -> Option<Interval>) -> Option<Interval> {
+        let (known, likely) = (formula(self.known)?, formula(self.likely)?);
+        if self.gap == 0.0 {
+            return Some(known);
+        }
+        let high = (known.high() + self.gap).min(1.0);
+        Interval::new(known.low(), likely.mid().clamp(known.low(), high), high)
+    }
+}
+
+// What is missing, and how to count it.
+
+impl Counted<'_> {
+    /// Returns the events that are missing for each figure, and the commands that count all.
+    fn missing(&self, context: Context) -> (Vec<Missing>, Vec<Recount>) {
+        let has =
+            |side| MISSES.into_iter().chain(WALK_CYCLES).any(|of| self.rate(side, of).is_some());
+        let has_cycles = self.cycles.iter().any(|count| count.value.is_some());
+        let has_data = has(Side::Data) || (has(Side::Load) && has(Side::Store));
+        let has_code = has(Side::Fetch);
+        let has_hits = self.hits(DATA, context).1 && (!has_code || self.hits(CODE, context).1);
+        let figures = [
+            (Figure::Share, has_cycles),
+            (Figure::Data, has_data),
+            (Figure::Code, has_code),
+            (Figure::Bound, has_hits),
+        ];
+        if figures.iter().all(|(_, has)| *has) {
+            return (Vec::new(), Vec::new());
+        }
+        let (mut missing, mut recount) = (Vec::new(), Vec::new());
+        for table in self.tables(context) {
+            let (walks, hits) = events_of(table);
+            let of = |events: &[&'static events::Event], sides: &[Side]| -> Vec<&'static str> {
+                events
+                    .iter()
+                    .filter(|event| sides.contains(&event.meaning.side))
+                    .map(|event| event.name)
+                    .collect()
+            };
+            let both = [DATA, CODE].concat();
+            for (figure, _) in figures.into_iter().filter(|(_, has)| !has) {
+                let wanted = match figure {
+                    Figure::Share => vec!["cycles"],
+                    Figure::Data => of(&walks, DATA),
+                    Figure::Code => of(&walks, CODE),
+                    Figure::Bound => of(&hits, &both),
+                };
+                let is_counted = |name: &&str| {
+                    self.usable
+                        .iter()
+                        .any(|(_, count)| count.value.is_some() && count.name() == **name)
+                };
+                let events =
+                    wanted.into_iter().filter(|name| !is_counted(name)).map(String::from).collect();
+                missing.push(Missing { figure, processor: table.name.to_string(), events });
+            }
+            let all = [vec!["cycles"], of(&walks, &both), of(&hits, &both)].concat();
+            let modifiers = self.cycles.first().map_or("", |count| events::modifiers(&count.event));
+            let name = |event: &str| match modifiers {
+                "" => event.to_string(),
+                modifiers => format!("{event}:{modifiers}"),
+            };
+            let all: Vec<String> = all.into_iter().map(name).collect();
+            let command = format!("perf stat -e {}", all.join(","));
+            recount.push(Recount { processor: table.name.to_string(), command });
+        }
+        (missing, recount)
+    }
+
+    /// The table of the CPU; if it is unknown, the one that has most of the counted events, else one of each vendor of
+    /// x86 CPUs.
+    fn tables(&self, context: Context) -> Vec<&'static Table> {
+        let names: Vec<String> = self.usable.iter().map(|(_, count)| count.name()).collect();
+        let of = |table: &&'static Table| {
+            let mut events = table.groups.iter().copied().flatten();
+            names.iter().filter(|name| events.any(|event| event.name == **name)).count()
+        };
+        let named = |name: &str| events::tables().find(|table| table.name == name);
+        // Later tables of Intel's have the names of Skylake's.
+        let best = || {
+            events::tables().fold(None, |best: Option<&'static Table>, table| {
+                let most = best.map_or(0, |best| of(&best));
+                if of(&table) > most { Some(table) } else { best }
+            })
+        };
+        let by_prefix = || {
+            let starts = |prefixes: [&str; 2]| {
+                names.iter().any(|name| prefixes.iter().any(|one| name.starts_with(one)))
+            };
+            match (
+                starts(["ls_l1_", "bp_l1_"]),
+                starts(["dtlb_load_misses.", "dtlb_store_misses."]),
+            ) {
+                (true, _) => named("Zen 3 to 5"),
+                (_, true) => named("Skylake"),
+                _ => None,
+            }
+        };
+        let found = context.table.or_else(best).or_else(by_prefix);
+        found.map_or_else(
+            || ["Skylake", "Zen 3 to 5"].into_iter().filter_map(named).collect(),
+            |table| vec![table],
+        )
+    }
+}
+
+/// The events of walks that give a share of time, and those of second-level hits.
+fn events_of(table: &'static Table) -> (Vec<&'static events::Event>, Vec<&'static events::Event>) {
+    let first = table.groups[0][0].meaning.meaning;
+    let all = || table.groups.iter().copied().flatten();
+    let walks = all().filter(|event| event.meaning.meaning == first).collect();
+    let hits = [Meaning::SecondLevelHits, Meaning::FirstLevelMisses];
+    (walks, all().filter(|event| hits.contains(&event.meaning.meaning)).collect())
 }
 
 #[cfg(test)]

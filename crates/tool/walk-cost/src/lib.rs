@@ -19,7 +19,7 @@ mod interpret;
 
 pub use crate::estimate::Interval;
 pub use crate::estimate::{Attribution, Share};
-pub use count::{Count, MissCost, Mode};
-pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
+pub use count::{Count, Gap, MissCost, Mode};
+pub use estimate::{Estimate, Evidence, Figure, Gain, Hits, Method, Missing, Recount, Scope};
 pub use given::{Given, KEYS as GIVEN_KEYS};
 pub use interpret::{Context, MIN_CYCLES, interpret};

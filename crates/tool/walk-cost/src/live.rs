@@ -178,7 +178,7 @@ impl Counting {
                 let event = format!("{name}{modifier}");
                 let source = format!("{source} {group}");
                 let (value, counted) = (scaled(count), share_counted(count));
-                Count { event, value, counted, group, source }
+                Count { event, value, counted, group, gap: None, source }
             })
             .collect();
         self.missing.sort_unstable();
@@ -188,6 +188,7 @@ impl Counting {
             value: None,
             counted: None,
             group: 0,
+            gap: None,
             source: "not counted".to_string(),
         }));
         Ok(counts)

@@ -56,12 +56,10 @@ fn json_of_intervals_and_sockets_is_added_up_and_of_groups_is_not() {
         line("\"interval\" : 1.001, ", "cycles", 20),
         line("\"interval\" : 2.002, ", "cycles", 100),
         line("\"interval\" : 2.002, \"socket\" : \"S1\", ", "cycles", 1000),
-        line("", "cpu_core/cycles/", 7),
-        line("", "cpu_atom/cycles/", 5),
     ];
-    let reading = of(&text.concat());
-    assert_eq!(value(&reading, "cycles"), Some(15.0 + 100.0 + 1000.0));
-    assert_eq!(value(&reading, "cpu/cycles/"), Some(12.0));
+    assert_eq!(value(&of(&text.concat()), "cycles"), Some(15.0 + 100.0 + 1000.0));
+    let kinds = [line("", "cpu_core/cycles/", 7), line("", "cpu_atom/cycles/", 5)];
+    assert_eq!(value(&of(&kinds.concat()), "cpu/cycles/"), Some(12.0));
 }
 
 #[test]
@@ -93,6 +91,7 @@ fn keys_as_toml_and_on_one_line() {
         ("misses=1\nmises=2\n", 2),
         ("misses=1\nmisses=2\n", 2),
         ("cost=many\n", 1),
+        ("mises=2\nmisses=1\n", 1),
         ("cost=1 x", 1),
     ] {
         let error = read_text(text, Path::new("k")).unwrap_err().to_string();
@@ -102,10 +101,11 @@ fn keys_as_toml_and_on_one_line() {
 
 #[test]
 fn other_files_are_told_what_would_be_right() {
-    let csv = "951,,page-faults,2908474,100.00,326.976,K/sec\n";
-    for text in ["", "hello\nworld\n", "\0\0\0", "<html><body>1 2 3</body></html>", csv] {
+    for text in
+        ["", "hello\nworld\n", "\0\0\0", "<html><body>1 2 3</body></html>", "1,2,3\n4,5,6\n"]
+    {
         let error = read_text(text, Path::new("x")).unwrap_err().to_string();
-        assert!(error.contains("expected the output of perf stat -j"), "{error}");
+        assert!(error.contains("expected the output of perf stat"), "{error}");
     }
     assert!(matches!(read(Path::new("/no/such/file")), Err(FromError::Io { .. })));
     assert!(matches!(read(Path::new("/")), Err(FromError::Io { .. })));
@@ -186,12 +186,15 @@ fn perf_data_that_is_cut_off_or_damaged_says_so() {
     unfinished[48..56].fill(0);
     let mut without_events = whole.clone();
     without_events[16..24].fill(0);
+    let mut of_stat = recorded(LAYOUT);
+    of_stat.record(76, 0, &[0; 40]);
     let mut scrambled = recorded(LAYOUT);
     scrambled.record(81, 0, &[7; 32]);
     for (bytes, word) in [
         (&unfinished, "perf was killed"),
         (&without_events, "no event descriptions"),
         (&scrambled.bytes(), "damaged compressed records"),
+        (&of_stat.bytes(), "perf stat report -i"),
         (&whole[..9].to_vec(), "truncated"),
         (&whole[..60].to_vec(), "too short"),
         (&whole[..whole.len() / 2].to_vec(), "end beyond the file"),

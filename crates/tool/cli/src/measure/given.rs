@@ -14,8 +14,9 @@ pub struct Flags {
     #[arg(long, value_name = "CYCLES", value_parser = cost)]
     cost: Option<Cost>,
 
-    /// Cycles of a first-level miss that hits the second level.
-    #[arg(long, value_name = "CYCLES", value_parser = number, requires = "cost")]
+    /// Cycles of a first-level miss that hits the second level; without it, counts of walks give no
+    /// largest speedup.
+    #[arg(long, value_name = "CYCLES", value_parser = number)]
     hit_cost: Option<f64>,
 
     /// TLB misses, data and code together.
@@ -43,32 +44,44 @@ pub struct Flags {
 impl Flags {
     /// Returns all numbers given as flags.
     pub fn numbers(&self) -> Result<Given, Failure> {
-        let cost = self.cost()?.map(|cost| cost.walk);
+        let cost = self.cost()?.and_then(|cost| cost.walk);
         Ok(Given { cost, ..self.counted() })
     }
 
     /// Returns the cost of a miss given by --cost, in cycles.
     pub fn cost(&self) -> Result<Option<MissCost>, Failure> {
-        let said = |walk| MissCost {
-            walk,
-            second_level_hit: None,
-            is_of_cached_tables: false,
-            source: "--cost".to_string(),
-        };
         let cost = match self.cost {
-            None => return Ok(None),
-            Some(Cost::Cycles(walk)) => said(walk),
+            None if self.hit_cost.is_none() => return Ok(None),
             Some(Cost::This) => this_machine::miss_cost()?,
+            None => said(None),
+            Some(Cost::Cycles(walk)) => said(Some(walk)),
         };
-        Ok(Some(MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }))
+        Ok(Some(self.with_hit_cost(cost)))
+    }
+
+    fn with_hit_cost(&self, cost: MissCost) -> MissCost {
+        MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }
     }
 
     /// Returns the cost of a miss on this machine in cycles, even if --cost was not given. For counts taken on this
     /// machine now.
     pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
         match self.cost {
-            None => this_machine::miss_cost_if_kept(),
+            None => match this_machine::miss_cost_if_kept()? {
+                Some(kept) => Ok(Some(self.with_hit_cost(kept))),
+                None => self.cost(),
+            },
             Some(_) => self.cost(),
+        }
+    }
+
+    /// Rejects a cost of hits where no hits are counted.
+    pub fn without_hit_cost(&self) -> Result<(), Failure> {
+        match self.hit_cost {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--hit-cost is for counts of second-level hits; numbers, files of numbers and oprofile's reports have none",
+            )),
         }
     }
 
@@ -86,6 +99,16 @@ impl Flags {
             "--misses, --dtlb-misses, --itlb-misses, --walk-cycles and --cycles are counts already; leave them \
              out, or leave out the program, --pid or --from",
         ))
+    }
+}
+
+/// Costs given by flags.
+fn said(walk: Option<f64>) -> MissCost {
+    MissCost {
+        walk,
+        second_level_hit: None,
+        is_of_cached_tables: false,
+        source: "given".to_string(),
     }
 }
 

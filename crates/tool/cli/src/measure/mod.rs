@@ -12,7 +12,7 @@ use std::process::ExitStatus;
 use launch::Word;
 use units::Pid;
 use walk_cost::from::{self, Format};
-use walk_cost::{Attribution, Context, Estimate, interpret};
+use walk_cost::{Attribution, Estimate, Given};
 
 use crate::exit::{self, Done, Failure};
 use crate::files;
@@ -28,8 +28,8 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Read counts from the output of perf stat -j, a perf.data, opreport -l, or lines of key=value
-    /// (misses, cost, cycles); - is standard input.
+    /// Read counts from the output of perf stat (text, -x, -j; -I, -r, -A and so on), a perf.data,
+    /// opreport, or lines of key=value (misses, cost, cycles); - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     from: Option<PathBuf>,
 
@@ -119,7 +119,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let given = args.given.numbers()?;
     let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
         (Some(file), ..) => by_file(file, &args)?,
-        (None, [], []) if !given.is_empty() => Measured::new("numbers given", given.estimate()),
+        (None, [], []) if !given.is_empty() => {
+            args.given.without_hit_cost()?;
+            Measured::new("numbers given", given.estimate())
+        }
         (None, [], []) => {
             return Err(Failure::usage(
                 "nothing to measure; give -- PROGRAM, --pid PID, --from FILE, or --misses, --cost \
@@ -143,14 +146,15 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     }
     let place = if files::is_stdout(path) { Path::new("/dev/stdin") } else { path };
     let reading = from::read(place)?;
-    let mut estimate = if matches!(reading.format, Format::Keys | Format::Opreport) {
-        args.given.numbers()?.or(reading.given).estimate()
+    let of_numbers = matches!(reading.format, Format::Keys | Format::Opreport);
+    let (given, cost) = if of_numbers {
+        args.given.without_hit_cost()?;
+        (args.given.numbers()?, None)
     } else {
         args.given.only_cost()?;
-        let cost = args.given.cost()?;
-        interpret(&reading.counts, Context { table: reading.table, cost: cost.as_ref() })
+        (Given::default(), args.given.cost()?)
     };
-    estimate.notes.extend(reading.notes);
+    let estimate = reading.estimate(given, cost.as_ref());
     let (attributions, format) = (reading.attributions, Some(reading.format));
     let what = path.display().to_string();
     Ok(Measured { attributions, format, ..Measured::new(what, estimate) })

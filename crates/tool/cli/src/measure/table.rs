@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use report::format::{self as words, known, percent};
-use walk_cost::{Attribution, Estimate, Evidence, Interval, Scope, Share};
+use walk_cost::{
+    Attribution, Estimate, Evidence, Figure, Hits, Interval, Method, Missing, Recount, Scope, Share,
+};
 
 use super::Measured;
 use crate::pool::show::table;
@@ -24,6 +26,33 @@ pub fn text(measured: &Measured, top: usize) -> String {
     for note in &estimate.notes {
         let _ = writeln!(text, "note: {note}");
     }
+    text + &missing(estimate)
+}
+
+/// Formats which events were not counted, by the figure that needs them, and the commands that count them. The events of
+/// an unknown processor stand in the commands alone.
+fn missing(estimate: &Estimate) -> String {
+    let is_one = estimate.recount.len() < 2;
+    let mut text = String::new();
+    let missing: Vec<&Missing> =
+        estimate.missing.iter().filter(|one| !one.events.is_empty()).collect();
+    for Missing { figure, processor, events } in &missing {
+        let of = match figure {
+            Figure::Share => "the share",
+            Figure::Data => "data",
+            Figure::Code => "code",
+            Figure::Bound => "the largest speedup",
+        };
+        if is_one {
+            let _ = writeln!(text, "missing for {of}: {}", events.join(", "));
+        } else if estimate.recount.first().is_some_and(|first| first.processor == *processor) {
+            let _ = writeln!(text, "missing for {of}: events of the processor, which is unknown");
+        }
+    }
+    for Recount { processor, command } in estimate.recount.iter().filter(|_| !missing.is_empty()) {
+        let on = if is_one { String::new() } else { format!(" on {processor}") };
+        let _ = writeln!(text, "count all{on}: {command} -- PROGRAM");
+    }
     text
 }
 
@@ -42,7 +71,12 @@ fn shares(estimate: &Estimate) -> String {
     match estimate.reason() {
         Some(reason) => line("translating", &format!("unknown: {reason}")),
         None => {
-            let of_time = format!("{} of the time", known(estimate.share, interval));
+            let left_out = match estimate.hits {
+                Some(Hits::Unpriced) => ", without second-level TLB hits, which have no price",
+                Some(Hits::NotCounted) => ", without second-level TLB hits that were not counted",
+                Some(Hits::Priced) | None => "",
+            };
+            let of_time = format!("{} of the time{left_out}", known(estimate.share, interval));
             line("translating", &of_time);
             if estimate.dtlb.is_some() || estimate.itlb.is_some() {
                 line("  data", &known(estimate.dtlb, interval));
@@ -53,15 +87,23 @@ fn shares(estimate: &Estimate) -> String {
     if let Some(gain) = estimate.gain {
         // The bound covers data accesses alone if only their misses were counted.
         let is_data = estimate.dtlb.is_some() && estimate.itlb.is_none();
-        let of = if is_data { "translation of data alone" } else { "translation alone" };
+        let of = match &estimate.method {
+            Method::GivenMissesTimesCost => "these misses alone",
+            _ if is_data => "translation of data alone",
+            _ => "translation alone",
+        };
         let most = gain.speedup_at_most;
         let most = most.map_or("no bound".to_string(), |most| {
             format!("by {of} at most {}x as fast", words::ratio(most))
         });
         let likely = interval(gain.saved);
+        let by_what = match estimate.hits {
+            Some(Hits::Unpriced | Hits::NotCounted) => " by what is priced",
+            Some(Hits::Priced) | None => "",
+        };
         line(
             "superpages",
-            &format!("{most}; likely {likely} less time; saved page faults come on top"),
+            &format!("{most}; likely {likely} less time{by_what}; saved page faults come on top"),
         );
     }
     line("method", &format!("{}: {}", estimate.method.name(), method(estimate)));

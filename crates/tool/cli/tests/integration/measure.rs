@@ -100,20 +100,64 @@ fn a_bound_is_of_what_was_counted() {
         let event = |name: &&str| counted(name, "300000000.0", 100);
         counted("cycles", "2000000000.0", 100) + &events.iter().map(event).collect::<String>()
     };
-    let data = ["dtlb_load_misses.walk_active", "dtlb_store_misses.walk_active"];
-    let bound = |events: &[&str]| {
+    let data = [
+        "dtlb_load_misses.walk_active",
+        "dtlb_store_misses.walk_active",
+        "dtlb_load_misses.stlb_hit",
+        "dtlb_store_misses.stlb_hit",
+    ];
+    let code = ["itlb_misses.walk_active", "itlb_misses.stlb_hit"];
+    let bound = |events: &[&str], more: &[&str]| {
         let text = walks(events);
-        let document = json(&from(&text, &["--json"]));
+        let document = json(&from(&text, &[&["--json"], more].concat()));
         let most = document["estimate"]["gain"]["speedup_at_most"].clone();
-        (stdout(&from(&text, &[])), most)
+        (stdout(&from(&text, more)), most)
     };
-    let (text, most) = bound(&[&data[..], &["itlb_misses.walk_active"]].concat());
+    let priced = ["--hit-cost", "0.7"];
+    let (text, most) = bound(&[&data[..], &code].concat(), &priced);
     assert!(text.contains("by translation alone at most") && most.is_number(), "{text}");
-    let (text, most) = bound(&data);
+    let (text, most) = bound(&data, &priced);
     assert!(text.contains("by translation of data alone at most") && most.is_number(), "{text}");
-    let (text, most) = bound(&data[..1]);
+    let (text, most) = bound(&data, &[]);
+    assert!(
+        text.contains("no bound") && text.contains("have no price") && most.is_null(),
+        "{text}"
+    );
+    let (text, most) = bound(&data[..2], &priced);
+    assert!(text.contains("no bound") && most.is_null(), "{text}");
+    assert!(
+        text.contains("missing for the largest speedup: dtlb_load_misses.stlb_hit, "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ncount all: perf stat -e cycles,dtlb_load_misses.walk_active,"),
+        "{text}"
+    );
+    let (text, most) = bound(&data[..1], &priced);
     assert!(text.contains("no bound") && most.is_null(), "{text}");
     assert!(text.contains("walks for stores were not counted"), "{text}");
+}
+
+/// The forms that reports in the field have.
+#[test]
+fn text_and_csv_of_perf_stat_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../walk-cost/tests/perf/");
+    for (file, format) in [
+        ("perf-4.4-text-repeat.txt", "perf stat"),
+        ("perf-5.10-csv-repeat.txt", "perf stat -x"),
+        ("perf-6.1-text-german.txt", "perf stat"),
+        ("perf-6.1-json-repeat.txt", "perf stat -j"),
+    ] {
+        let path = format!("{folder}{file}");
+        let document = json(&run(&["measure", "--from", &path, "--hit-cost", "7", "--json"]));
+        let estimate = &document["estimate"];
+        assert_eq!(document["format"], format);
+        let mid = estimate["share"]["mid"].as_f64().unwrap();
+        assert_eq!(format!("{:.3}", mid * 100.0), "14.717", "{file}");
+        let most = estimate["gain"]["speedup_at_most"].as_f64().unwrap();
+        assert_eq!(format!("{most:.3}"), "1.199", "{file}");
+        assert_eq!(estimate["missing"].as_array().unwrap().len(), 0, "{file}");
+    }
 }
 
 #[test]
@@ -153,6 +197,7 @@ fn what_cannot_be_measured_is_one_line() {
     refused(&run(&["measure", "--from", "/no/such/file"]), 2, "cannot read /no/such/file");
     refused(&from("hello\n", &[]), 2, "unknown format");
     refused(&from("misses=1\nmises=2\n", &[]), 2, ":2: expected");
+    refused(&from(STREAM, &["--hit-cost", "7"]), 2, "--hit-cost is for counts");
     refused(&from(STREAM, &["--method", "trace"]), 2, "needs -- PROGRAM");
     refused(&from(&counted("cycles", "9.0", 100), &["--misses", "3"]), 2, "are counts already");
     refused(&run(&["measure", "--pid", "0"]), 2, "above 0");

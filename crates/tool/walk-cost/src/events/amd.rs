@@ -1,7 +1,7 @@
 //! AMD's Zen cores, from `memory.json` and `branch.json` of each in `tools/perf/pmu-events/arch/x86` (manual). These
 //! cores count misses and walks but not walk cycles, so estimates need the cost of a miss.
 
-use super::Meaning::{PrintedOnly, SecondLevelHits, Walks, WalksOfOneSize};
+use super::Meaning::{FirstLevelMisses, PrintedOnly, SecondLevelHits, Walks, WalksOfOneSize};
 use super::Side::{Data, Fetch};
 use super::{Event, Table, event};
 
@@ -42,11 +42,11 @@ pub(super) fn table(family: u32, model: u32) -> Option<&'static Table> {
     TABLES.iter().find(|table| table.name == name)
 }
 
-/// Walks and second-level hits; the unit masks include all page sizes.
+/// Walks, and what second-level hits are told from: hits are all misses without walks, of all page sizes.
 const fn misses(fetch_miss: &'static str, fetch_umask: u64, fetch_hit: &'static str) -> [Event; 4] {
     [
         event("ls_l1_d_tlb_miss.all_l2_miss", 0x45, 0xf0, Data, Walks),
-        event("ls_l1_d_tlb_miss.all_l2_hit", 0x45, 0x0f, Data, SecondLevelHits),
+        event("ls_l1_d_tlb_miss.all", 0x45, 0xff, Data, FirstLevelMisses),
         event(fetch_miss, 0x85, fetch_umask, Fetch, Walks),
         event(fetch_hit, 0x84, 0, Fetch, SecondLevelHits),
     ]

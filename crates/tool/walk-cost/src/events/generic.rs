@@ -6,13 +6,17 @@
 use super::{EventMeaning, Meaning, Side};
 
 pub(super) fn meaning_of(name: &str) -> Option<EventMeaning> {
-    use Meaning::{FirstLevelMisses, HitsOfOneSize, Walks, WalksOfOneSize};
+    use Meaning::{
+        FirstLevelMisses, GenericMisses, HitsOfOneSize, SecondLevelHits, Walks, WalksOfOneSize,
+    };
     let (side, meaning) = match name {
-        "dtlb-load-misses" => (Side::Load, FirstLevelMisses),
-        "dtlb-store-misses" => (Side::Store, FirstLevelMisses),
-        // Events of Arm and AMD under perf's older names.
-        "dtlb-misses" | "ls_l1_d_tlb_miss.all" | "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
-        "itlb-load-misses" | "itlb-misses" => (Side::Fetch, FirstLevelMisses),
+        "dtlb-load-misses" => (Side::Load, GenericMisses),
+        "dtlb-store-misses" => (Side::Store, GenericMisses),
+        "dtlb-misses" => (Side::Data, GenericMisses),
+        "itlb-load-misses" | "itlb-misses" => (Side::Fetch, GenericMisses),
+        // AMD's events under other names: perf's older ones, and a common name of the sum of its hits.
+        "ls_l1_d_tlb_miss.all_l2_hit" => (Side::Data, SecondLevelHits),
+        "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
         // These events count at retirement, and their samples have a data address
         // (skylakex/cache.json, haswell/cache.json).
         "mem_inst_retired.stlb_miss_loads" | "mem_uops_retired.stlb_miss_loads" => {

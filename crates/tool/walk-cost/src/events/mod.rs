@@ -67,6 +67,8 @@ pub enum Meaning {
     SecondLevelHits,
     /// First-level misses, whether or not they hit in the second level.
     FirstLevelMisses,
+    /// The kernel's generic events: walks on Intel, first-level misses on AMD and Arm.
+    GenericMisses,
     /// Cycles in which the TLB stalled the issue of instructions: a lower bound of the cost.
     Stalled,
     /// Walks for pages of one size, which are added up if no event counts all walks.

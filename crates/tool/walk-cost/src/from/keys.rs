@@ -8,18 +8,18 @@ use super::number;
 use super::reading::{FromError, Reading};
 use crate::GIVEN_KEYS;
 
-const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
+pub(super) const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
                         cost_ns, mhz, walk_cycles, walk_period, cycles or cycle_period";
 
-pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
+pub(super) fn read<R: BufRead>(first: String, mut lines: Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
-    while let Some(line) = lines.next()? {
+    let mut next = Some(first);
+    while let Some(line) = next {
         let text = line.split('#').next().unwrap_or("").trim();
         // Ignore TOML table headers.
-        if text.is_empty() || text.starts_with('[') {
-            continue;
-        }
-        for (key, value) in pairs(text).ok_or_else(|| lines.bad(text, EXPECTED))? {
+        let is_pairs = !text.is_empty() && !text.starts_with('[');
+        let found = if is_pairs { pairs(text) } else { Some(Vec::new()) };
+        for (key, value) in found.ok_or_else(|| lines.bad(text, EXPECTED))? {
             // Users write this file by hand, so an unknown key is a mistake.
             let field = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
             let (_, field) = field.ok_or_else(|| lines.bad(text, EXPECTED))?;
@@ -28,6 +28,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
                 return Err(lines.bad(text, "each key once"));
             }
         }
+        next = lines.next()?;
     }
     Ok(reading)
 }
@@ -38,6 +39,12 @@ pub(super) fn is_line(line: &str) -> bool {
     let key = text.split('=').next().unwrap_or("").trim();
     let named = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     named && text.contains('=')
+}
+
+/// Whether the line's first key is one of [`GIVEN_KEYS`]; other keys may be output of a measured program.
+pub(super) fn is_known(line: &str) -> bool {
+    let key = line.split('=').next().unwrap_or("").trim();
+    GIVEN_KEYS.iter().any(|(name, _)| *name == key)
 }
 
 fn pairs(text: &str) -> Option<Vec<(String, f64)>> {

@@ -1,4 +1,5 @@
-//! Numbered lines of a text file, with bounded length.
+//! Numbered lines of a text file, with bounded length, as people post them: without colours, marks of quotation and
+//! HTML's signs.
 
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,10 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         self.number += 1;
-        let text = String::from_utf8_lossy(&self.bytes);
-        Ok(Some(text.trim_end_matches(['\n', '\r']).to_string()))
+        if self.bytes.contains(&0) {
+            return Err(self.unknown());
+        }
+        Ok(Some(clean(&String::from_utf8_lossy(&self.bytes))))
     }
 
     /// Makes an error about the last line read.
@@ -41,9 +44,57 @@ impl<R: BufRead> Lines<R> {
         FromError::Line { path: self.path.clone(), line: self.number, text, expected }
     }
 
+    /// Makes an error about a file of no format.
+    pub fn unknown(&self) -> FromError {
+        FromError::Unknown { path: self.path.clone() }
+    }
+
     /// File name and number of the last line read, as the source of a count.
     pub fn source(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         format!("{}:{}", name.unwrap_or_else(|| self.path.display().to_string()), self.number)
+    }
+}
+
+/// Removes the line end, ECMA-48 control sequences (colours), `> ` of mails, `* ` of comments, and HTML's names of `<` and
+/// `>`.
+fn clean(line: &str) -> String {
+    let line = line.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
+    let mut parts = line.split("\u{1b}[");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.trim_start_matches(|c: char| (' '..='?').contains(&c));
+        let mut after = end.chars();
+        after.next();
+        text += after.as_str();
+    }
+    if text.contains("&lt;") {
+        text = text.replace("&lt;", "<").replace("&gt;", ">");
+    }
+    let mut rest = text.as_str();
+    while let Some(quoted) = rest.trim_start().strip_prefix(['>', '*']) {
+        rest = quoted.strip_prefix(' ').unwrap_or(quoted);
+    }
+    rest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_mails_and_terminals_add_is_removed() {
+        for (line, text) in [
+            ("> > 12 cycles\r\n", "12 cycles"),
+            (">>  12 cycles", " 12 cycles"),
+            (" * 12 cycles", "12 cycles"),
+            ("\u{1b}[31m0.5\u{1b}[0;1m x\u{1b}[m", "0.5 x"),
+            ("\u{1b}[", ""),
+            ("&lt;not counted&gt; cycles", "<not counted> cycles"),
+            ("<not counted> cycles", "<not counted> cycles"),
+            ("\u{feff}a", "a"),
+        ] {
+            assert_eq!(clean(line), text, "{line:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::estimate::Attribution;
 use crate::events::Table;
-use crate::{Count, Given};
+use crate::{Context, Count, Estimate, Given, MissCost, interpret};
 
 /// The contents of a file.
 #[derive(Debug, Default)]
@@ -17,20 +17,45 @@ pub struct Reading {
     pub attributions: Vec<Attribution>,
     /// Numbers by key.
     pub given: Given,
+    /// Number of second-level TLB hits beside the numbers by key, if counted.
+    pub unpriced_hits: Option<f64>,
     /// Event table of the measured CPU, if the file names the CPU.
     pub table: Option<&'static Table>,
     /// Notes for the reader, one line each.
     pub notes: Vec<String>,
 }
 
+impl Reading {
+    /// Returns the estimate. `given` completes and overrides a file of numbers; `cost` is for counts.
+    pub fn estimate(&self, given: Given, cost: Option<&MissCost>) -> Estimate {
+        let mut estimate = match self.format {
+            Format::Keys | Format::Opreport => given.or(self.given).estimate(),
+            Format::Stat | Format::StatCsv | Format::StatJson | Format::Data => {
+                interpret(&self.counts, Context { table: self.table, cost })
+            }
+        };
+        if let Some(hits) = self.unpriced_hits {
+            estimate = estimate.without_bound().with_note(format!(
+                "{hits:.0} second-level TLB hits were counted, which have no price here"
+            ));
+        }
+        estimate.notes.extend(self.notes.iter().cloned());
+        estimate
+    }
+}
+
 /// The supported formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
+    /// `perf stat`.
+    Stat,
+    /// `perf stat -x`.
+    StatCsv,
     /// `perf stat -j`.
     StatJson,
     /// `perf record`'s file.
     Data,
-    /// `opreport -l`.
+    /// `opreport`, with and without `-l`.
     Opreport,
     /// `key = value`.
     #[default]
@@ -80,10 +105,19 @@ pub enum FromError {
         /// The file.
         path: PathBuf,
     },
+    /// The file of `perf stat record`.
+    #[error(
+        "{}: counts of perf stat record; print them and read that: perf stat report -i {} 2> counts.txt",
+        path.display(), path.display()
+    )]
+    StatRecord {
+        /// The file.
+        path: PathBuf,
+    },
     /// An unknown format.
     #[error(
-        "{}: unknown format: expected the output of perf stat -j, a perf.data, opreport -l, or lines of \
-         key=value (misses, cost, cycles)",
+        "{}: unknown format: expected the output of perf stat (text, -x or -j; counts, not --metric-only), a \
+         perf.data, opreport, or lines of key=value (misses, cost, cycles)",
         path.display()
     )]
     Unknown {
@@ -96,9 +130,11 @@ impl Format {
     /// The name of the format.
     pub fn in_words(self) -> &'static str {
         match self {
+            Self::Stat => "perf stat",
+            Self::StatCsv => "perf stat -x",
             Self::StatJson => "perf stat -j",
             Self::Data => "perf.data",
-            Self::Opreport => "opreport -l",
+            Self::Opreport => "opreport",
             Self::Keys => "key = value",
         }
     }

@@ -1,10 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Gap;
 
 fn count(event: &str, value: f64) -> Count {
     let (event, source) = (event.to_string(), "test".to_string());
-    Count { event, value: Some(value), counted: Some(1.0), group: 0, source }
+    Count { event, value: Some(value), counted: Some(1.0), source, ..Count::default() }
 }
 
 fn table(name: &str) -> Option<&'static Table> {
@@ -91,7 +92,7 @@ fn misses_need_a_cost_and_hits_may_have_their_own() {
     assert!(why.reason().unwrap().contains("--cost"), "{why:?}");
     assert_eq!(why.share, None);
     let cost = MissCost {
-        walk: 30.0,
+        walk: Some(30.0),
         second_level_hit: Some(7.0),
         is_of_cached_tables: false,
         source: "test".into(),
@@ -99,7 +100,8 @@ fn misses_need_a_cost_and_hits_may_have_their_own() {
     let context = Context { table: table("Zen 3 to 5"), cost: Some(&cost) };
     let estimate = interpret(&counts, context);
     assert_eq!(estimate.method, Method::PmuMissesTimesCost);
-    assert!((estimate.dtlb.unwrap().mid() - 0.1).abs() < 1e-9, "{estimate:?}");
+    let dtlb = estimate.dtlb.unwrap();
+    assert!((dtlb.mid() - 0.03).abs() < 1e-9 && (dtlb.high() - 0.1).abs() < 1e-9, "{estimate:?}");
     assert!((estimate.itlb.unwrap().mid() - 0.003).abs() < 1e-9);
 }
 
@@ -111,7 +113,7 @@ fn misses_by_page_size_add_up() {
         count("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 2e6),
     ];
     let cost = MissCost {
-        walk: 10.0,
+        walk: Some(10.0),
         second_level_hit: None,
         is_of_cached_tables: true,
         source: "test".into(),
@@ -193,30 +195,75 @@ fn of_each_side_the_event_is_taken_that_says_most() {
 }
 
 #[test]
-fn without_loads_or_stores_there_is_no_largest_speedup() {
-    let cost = MissCost {
-        walk: 30.0,
-        second_level_hit: None,
+fn the_bound_has_all_walks_and_all_priced_hits_in_it() {
+    let cost = |second_level_hit| MissCost {
+        walk: Some(30.0),
+        second_level_hit,
         is_of_cached_tables: false,
         source: "test".into(),
     };
-    let context = Context { table: None, cost: Some(&cost) };
-    for (load, store, note) in [
-        (
-            "dtlb_load_misses.walk_active",
-            "dtlb_store_misses.walk_active",
-            "walks for stores were not counted",
-        ),
-        ("dTLB-load-misses", "dTLB-store-misses", "misses of stores were not counted"),
+    let (priced, walks_alone) = (cost(Some(7.0)), cost(None));
+    let intel = [
+        ("dtlb_load_misses.walk_active", 1e7),
+        ("dtlb_store_misses.walk_active", 1e7),
+        ("dtlb_load_misses.stlb_hit", 1e7),
+        ("dtlb_store_misses.stlb_hit", 0.0),
+        ("itlb_misses.walk_active", 1e7),
+        ("itlb_misses.stlb_hit", 0.0),
+    ];
+    let amd = [
+        ("ls_l1_d_tlb_miss.all", 1e7 + 1e6),
+        ("ls_l1_d_tlb_miss.all_l2_miss", 1e6),
+        ("bp_l1_tlb_miss_l2_tlb_hit", 0.0),
+        ("bp_l1_tlb_miss_l2_tlb_miss.all", 1e6),
+    ];
+    let sizes = [
+        ("ls_l1_d_tlb_miss.all_l2_miss", 1e6),
+        ("ls_l1_d_tlb_miss.tlb_reload_4k_l2_hit", 1e7),
+        ("ls_l1_d_tlb_miss.tlb_reload_2m_l2_hit", 0.0),
+        ("ls_l1_d_tlb_miss.tlb_reload_1g_l2_hit", 0.0),
+        ("ls_l1_d_tlb_miss.tlb_reload_coalesced_page_hit", 0.0),
+    ];
+    let generic = [("dTLB-load-misses", 1e6), ("dTLB-store-misses", 1e6)];
+    let zen = table("Zen 3 to 5");
+    for (events, cost, table, bound) in [
+        (&intel[..], &priced, None, Some("1.111")),
+        (&intel[..4], &priced, None, Some("1.099")),
+        // One kind of walk, one kind of hit, or the price of hits is missing.
+        (&[&intel[..1], &intel[2..]].concat(), &priced, None, None),
+        (&intel[..3], &priced, None, None),
+        (&[&intel[..2], &intel[3..]].concat(), &priced, None, None),
+        (&intel[..5], &priced, None, None),
+        (&intel[4..], &priced, None, None),
+        (&intel, &walks_alone, None, None),
+        (&amd, &priced, zen, Some("1.149")),
+        (&amd[1..], &priced, zen, None),
+        (&amd, &walks_alone, zen, None),
+        (&sizes, &priced, zen, Some("1.111")),
+        (&sizes[..4], &priced, zen, None),
+        // Zen's generic events count hits too, at the price of walks. Intel's do not.
+        (&generic, &walks_alone, zen, Some("1.064")),
+        (&generic, &walks_alone, table("Skylake"), None),
+        (&generic, &priced, None, None),
     ] {
-        let counts = [count("cycles", 1e9), count(load, 1e6), count(store, 1e6)];
-        let told = |counts: &[Count]| {
-            let estimate = interpret(counts, context);
-            let has_note = estimate.notes.iter().any(|one| one == note);
-            (has_note, estimate.gain.unwrap().speedup_at_most.is_some())
-        };
-        assert_eq!(told(&counts), (false, true));
-        assert_eq!(told(&counts[..2]), (true, false));
+        let counts: Vec<Count> =
+            [("cycles", 1e9)].iter().chain(events).map(|(event, n)| count(event, *n)).collect();
+        let estimate = interpret(&counts, Context { table, cost: Some(cost) });
+        let most = estimate.gain.unwrap().speedup_at_most.map(|most| format!("{most:.3}"));
+        assert_eq!(most.as_deref(), bound, "{events:?} {estimate:?}");
+        let unpriced = estimate.notes.iter().any(|note| note.contains("have no price"));
+        let has_hits =
+            events.iter().any(|(event, n)| event.contains("hit") && *n > 0.0) || *events == amd;
+        assert_eq!(unpriced, has_hits && cost.second_level_hit.is_none(), "{estimate:?}");
+        assert_eq!(estimate.hits == Some(Hits::Unpriced), unpriced, "{estimate:?}");
+        assert!(bound.is_none() || estimate.hits == Some(Hits::Priced), "{estimate:?}");
+        if bound.is_none() && !unpriced {
+            let of_bound = estimate.missing.iter().any(|one| !one.events.is_empty());
+            assert!(
+                of_bound && estimate.recount[0].command.starts_with("perf stat -e cycles,"),
+                "{estimate:?}"
+            );
+        }
     }
     // Adding counts of nested walks does not restore the speedup bound.
     let fetches = [
@@ -228,10 +275,88 @@ fn without_loads_or_stores_there_is_no_largest_speedup() {
     assert_eq!(estimate.gain.unwrap().speedup_at_most, None);
 }
 
+/// Out-of-order execution may hide all of a hit: the saving grows at its upper bound alone.
+#[test]
+fn hits_may_cost_nothing() {
+    let cost = MissCost {
+        walk: Some(30.0),
+        second_level_hit: Some(7.0),
+        is_of_cached_tables: false,
+        source: "test".into(),
+    };
+    let counts = [
+        count("cycles", 60e9),
+        count("ls_l1_d_tlb_miss.all_l2_hit", 1.6e9),
+        count("ls_l1_d_tlb_miss.all_l2_miss", 2e6),
+    ];
+    let estimate = interpret(&counts, Context { table: table("Zen 3 to 5"), cost: Some(&cost) });
+    let (share, gain) = (estimate.share.unwrap(), estimate.gain.unwrap());
+    assert!(
+        (share.low() - 0.001).abs() < 1e-9 && (share.high() - 0.18767).abs() < 1e-4,
+        "{share:?}"
+    );
+    assert!(gain.saved.low() < 0.001 && gain.saved.high() > 0.18, "{gain:?}");
+    assert_eq!(format!("{:.2}", gain.speedup_at_most.unwrap()), "1.23");
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_command_that_counts_it() {
+    let names = |counts: &[&str], table| {
+        let counts: Vec<Count> = counts.iter().map(|event| count(event, 1e9)).collect();
+        let estimate = interpret(&counts, Context { table, cost: None });
+        let missing = estimate
+            .missing
+            .iter()
+            .map(|one| (one.figure, one.events.join(",")))
+            .collect::<Vec<_>>();
+        (missing, estimate.recount.into_iter().map(|one| one.command).collect::<Vec<_>>())
+    };
+    let intel = "perf stat -e cycles:u,dtlb_load_misses.walk_active:u,dtlb_store_misses.walk_active:u,\
+                 itlb_misses.walk_active:u,dtlb_load_misses.stlb_hit:u,dtlb_store_misses.stlb_hit:u,\
+                 itlb_misses.stlb_hit:u";
+    let (missing, commands) = names(&["cycles:u", "dtlb_load_misses.walk_active:u"], None);
+    assert_eq!(commands, [intel]);
+    let of =
+        |figure| missing.iter().find(|(one, _)| *one == figure).map(|(_, events)| events.as_str());
+    assert_eq!(of(Figure::Data), Some("dtlb_store_misses.walk_active"));
+    assert_eq!(of(Figure::Code), Some("itlb_misses.walk_active"));
+    assert_eq!(of(Figure::Share), None);
+    // The table of an unknown CPU is told by its events.
+    let (missing, commands) =
+        names(&["ls_l1_d_tlb_miss.all_l2_miss", "bp_l1_tlb_miss_l2_tlb_miss"], None);
+    assert_eq!(missing[0], (Figure::Share, "cycles".to_string()));
+    assert!(commands[0].contains("ls_l1_d_tlb_miss.all,bp_l1_tlb_miss_l2_tlb_hit"), "{commands:?}");
+    assert!(
+        names(&["cycles", "dtlb_load_misses.walk_duration"], None).1[0]
+            .contains("itlb_misses.walk_duration")
+    );
+    assert!(names(&["cycles", "dtlb_walk"], None).1[0].contains("l1d_tlb_refill"));
+    assert_eq!(names(&["cycles"], None).1.len(), 2, "one for each vendor");
+}
+
+#[test]
+fn a_gap_widens_the_bounds_and_is_told() {
+    let gap = Gap { cycles: 0.5, parts: (1, 2), first: "CPU1".into() };
+    let with_gap = |event, value| Count { gap: Some(gap.clone()), ..count(event, value) };
+    let counts = [count("cycles", 8e9), with_gap("dtlb_load_misses.walk_active", 8e8)];
+    let estimate = interpret(&counts, Context::default());
+    let share = estimate.share.unwrap();
+    assert_eq!((share.low(), share.mid(), share.high()), (0.1, 0.2, 0.6));
+    assert_eq!(estimate.evidence.iter().map(|one| one.gap).collect::<Vec<_>>(), [None, Some(0.5)]);
+    let told = "dtlb_load_misses.walk_active was not counted in 1 of 2 parts of the run (first: CPU1), with 50 %";
+    assert!(estimate.notes.iter().any(|note| note.contains(told)), "{:?}", estimate.notes);
+}
+
+#[test]
+fn walks_far_above_all_cycles_are_of_another_run() {
+    let counts = [count("cycles", 1e9), count("dtlb_load_misses.walk_active", 2e9)];
+    assert!(interpret(&counts, Context::default()).reason().unwrap().contains("not of one run"));
+}
+
 #[test]
 fn misses_that_would_take_more_than_all_the_time_are_unknown() {
     let cost = MissCost {
-        walk: 700.0,
+        walk: Some(700.0),
         second_level_hit: None,
         is_of_cached_tables: false,
         source: "test".into(),
@@ -301,7 +426,7 @@ proptest! {
             })
             .collect();
         let cost = cost.map(|(walk, hit)| MissCost {
-            walk,
+            walk: Some(walk),
             second_level_hit: Some(hit),
             is_of_cached_tables: false,
             source: String::new(),

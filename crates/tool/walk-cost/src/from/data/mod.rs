@@ -358,6 +358,7 @@ const HEADER_ATTR: u32 = 64;
 const HEADER_TRACING_DATA: u32 = 66;
 const FINISHED_ROUND: u32 = 68;
 const AUXTRACE: u32 = 71;
+const STAT: u32 = 76;
 const HEADER_FEATURE: u32 = 80;
 const COMPRESSED: u32 = 81;
 const COMPRESSED2: u32 = 83;
@@ -388,6 +389,8 @@ struct Records {
     /// Latest timestamp of the previous round.
     settled: u64,
     unpacker: Option<Unpacker>,
+    /// Whether the file has counts instead of samples.
+    is_of_stat: bool,
 }
 
 /// Whether some sample had no period.
@@ -397,7 +400,8 @@ impl Records {
     pub fn new(events: Events) -> Self {
         let (spaces, tallies, buffered) = Default::default();
         let (lost, latest, settled) = (0, 0, 0);
-        Self { events, spaces, tallies, lost, buffered, latest, settled, unpacker: None }
+        let (unpacker, is_of_stat) = (None, false);
+        Self { events, spaces, tallies, lost, buffered, latest, settled, unpacker, is_of_stat }
     }
 
     /// Reads `length` bytes of records, or all until the end of the stream.
@@ -438,6 +442,9 @@ impl Records {
             }
         }
         self.flush_until(u64::MAX);
+        if self.is_of_stat {
+            return Err(FromError::StatRecord { path: source.path.to_owned() });
+        }
         match self.events.list.is_empty() {
             true => Err(source.broken("no event descriptions")),
             false => Ok(self),
@@ -474,6 +481,7 @@ impl Records {
                 self.flush_until(self.settled);
                 self.settled = self.latest;
             }
+            STAT => self.is_of_stat = true,
             LOST => self.lost = self.lost.saturating_add(word(16).unwrap_or(0)),
             LOST_SAMPLES => self.lost = self.lost.saturating_add(word(8).unwrap_or(0)),
             HEADER_ATTR => {
@@ -571,7 +579,7 @@ impl Records {
             let source = format!("{} samples, {file}", tally.samples());
             let value = (!without_period).then(|| tally.events());
             let name = event.name.clone();
-            reading.counts.push(Count { event: name, value, counted: None, group: 0, source });
+            reading.counts.push(Count { event: name, value, source, ..Count::default() });
             if tally.samples() > 0 {
                 reading.attributions.push(tally.finish(&event.name));
             }
