@@ -9,6 +9,7 @@ use experiment::running::html::{bias, obstacle, service};
 use experiment::running::procedure::{Left, LeftAs, Stopped};
 use experiment::verdict::{Terms, Verdict, floor_text};
 use host::Root;
+use operations::jobs::arms::time;
 use operations::running::{self, KeepIf, PerArg, Request};
 use report::format as words;
 
@@ -49,7 +50,7 @@ pub struct RunningArgs {
     block: Duration,
 
     /// Time between a switch and its block.
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = crate::map::time, requires = "TargetArgs")]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time, requires = "TargetArgs")]
     settle: Duration,
 
     /// Keep the superpages afterwards if they get this verdict; else the memory is left as it was found.
@@ -62,7 +63,7 @@ pub struct RunningArgs {
 }
 
 fn block(text: &str) -> Result<Duration, String> {
-    crate::map::time(text)
+    time(text)
         .ok()
         .filter(|time| (0.05..=3600.0).contains(&time.as_secs_f64()))
         .ok_or_else(|| format!("invalid time `{text}`: expected 50ms to 60m, e.g. 2s"))
