@@ -246,6 +246,9 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             analysis.rounds + analysis.dropped_rounds
         ));
     }
+    if analysis.dropped_rounds > 0 {
+        notes.push(analysis.counts.words());
+    }
     notes.push(bias(analysis));
     notes.extend(document.left.as_ref().map(left));
     notes

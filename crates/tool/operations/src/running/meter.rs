@@ -209,10 +209,13 @@ impl Meter for Reader {
 fn rate(per: Per, began: &Reading, now: &Reading) -> Result<f64, String> {
     let more = now.value - began.value;
     if more < 0.0 {
-        return Err(format!("the counter went back from {} to {}", began.value, now.value));
+        return Err(format!(
+            "the counter fell from {} to {}: the service reset it, or it is no counter (--metric-command compares a value)",
+            began.value, now.value
+        ));
     }
     if more == 0.0 {
-        return Err(format!("the counter stayed at {}", now.value));
+        return Err(format!("the counter stayed at {}: the service did no work", now.value));
     }
     let time = match per {
         Per::Second => now.at - began.at,
@@ -370,7 +373,7 @@ mod tests {
             reader.begin().unwrap();
             assert!(reader.end().unwrap_err().0.contains("stayed at 1000"));
             set("1");
-            assert!(reader.end().unwrap_err().0.contains("went back from 1000 to 1"));
+            assert!(reader.end().unwrap_err().0.contains("fell from 1000 to 1"));
         }
     }
 

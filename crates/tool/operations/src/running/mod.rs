@@ -23,7 +23,7 @@ use manage::operation::{LOCK, LockError, check_unmanaged};
 use report::format;
 use services::Process;
 
-pub use switch::{Memories, Plan};
+pub use switch::{Memories, Plan, Price};
 
 use crate::Failure;
 use crate::compare::RuleArgs;
@@ -106,6 +106,8 @@ pub struct Compared {
 pub struct Plans {
     /// By process.
     pub processes: Vec<Plan>,
+    /// What a switch costs now; `None`: it could not be tried.
+    pub price: Option<Price>,
     /// The arms.
     pub arms: Vec<Arm>,
     /// The metric.
@@ -240,6 +242,7 @@ impl Request {
         let memories = self.open(Arc::default())?;
         Ok(Plans {
             processes: memories.plans().map_err(failure)?,
+            price: Price::measure(&Root::real()),
             arms: self.arms()?,
             metric: self.metric()?,
             settings: self.settings()?,
@@ -397,16 +400,28 @@ pub fn in_words(plans: &Plans) -> String {
     let settings = &plans.settings;
     let mut text = String::new();
     for plan in &plans.processes {
-        let [make, split] = plan.seconds().map(format::seconds);
+        let [make, split] = match &plans.price {
+            Some(price) => {
+                plan.seconds(price).map(|time| format!("about {}", format::seconds(time)))
+            }
+            None => ["time unknown", "time unknown"].map(str::to_string),
+        };
         text += &format!(
-            "{} {}: {} can be on superpages, {} are; superpages: about {make} for {}, {} more memory; base \
-             pages: about {split}\n",
+            "{} {}: {} can be on superpages, {} are; superpages: {make} for {}, {} more memory; base \
+             pages: {split}\n",
             format::name(&plan.process.name, 20),
             plan.process.pid,
             format::bytes(plan.coverage.eligible_bytes as f64),
             format::known(plan.coverage.share(), format::percent),
             format::counted(plan.to_make + plan.to_split, "superpage", "superpages"),
             plan.fill,
+        );
+    }
+    if let Some(price) = &plans.price {
+        text += &format!(
+            "times: by a trial on own memory now, {} a superpage made, {} a split, half of the time in calls\n",
+            format::seconds(price.made),
+            format::seconds(price.split)
         );
     }
     let arms: Vec<&str> = plans.arms.iter().map(|arm| arm.name.as_str()).collect();

@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 use super::*;
 use crate::document::Judging;
 use crate::running::MeterError;
-use crate::running::analysis::{Analysis, analyse};
+use crate::running::analysis::{Analysis, Counts, analyse};
 use crate::running::document::{Document, Subject};
 use crate::running::metric::{Metric, Per, Source};
 use crate::verdict::Verdict;
@@ -292,6 +292,9 @@ fn rounds_are_balanced_and_the_memory_as_found_comes_first() {
         assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
     }
     assert_eq!((analysis.rounds, analysis.dropped_rounds), (3, 0));
+    let counts = Counts { as_found: 4, warm_ups: 2, counted: 12, ..Counts::default() };
+    assert_eq!(analysis.counts, counts);
+    assert_eq!(counts.words(), "18 blocks = 4 as found + 2 before the rounds + 12 of the verdict");
     assert!(analysis.as_found.unwrap().value.is_some());
     assert_eq!(service.restored.get(), 1);
 }
@@ -306,6 +309,10 @@ fn a_block_out_of_bounds_ends_its_round_and_too_many_end_all() {
     assert_eq!((analysis.rounds, analysis.dropped_rounds), (0, 3));
     assert!(service.restored.get() == 1 && service.pages.get() == Pages::Base);
     assert!(matches!(analysis.judgements[0].verdict, Verdict::NoData { .. }));
+    let (counts, blocks) = (analysis.counts, document.blocks.len() as u32);
+    assert_eq!(counts.wrong_pages, 3);
+    assert!(counts.of_dropped_rounds <= 6 && counts.counted == 0, "{counts:?}");
+    assert_eq!(4 + 2 + 3 + counts.of_dropped_rounds, blocks, "{counts:?}");
     let discarded = &analysis.arms[1].discarded;
     assert!(discarded[0].why.contains("80 % on superpages at its start"), "{discarded:?}");
     assert!(
