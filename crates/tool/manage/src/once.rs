@@ -10,6 +10,7 @@ use units::ByteSize;
 
 use crate::collapse::{Collapsed, Limits};
 use crate::memory::{Block, Coverage, Forbidden, Ineligible, ManageError, Memory, Survey};
+use crate::record::check_uncompared;
 use crate::split::Split;
 
 /// What is wanted.
@@ -56,7 +57,7 @@ pub struct Outcome {
     pub process: Process,
     /// Coverage before.
     pub before: Coverage,
-    /// Coverage afterwards; `None`: the process ended.
+    /// Coverage afterwards; `None`: the process ended, or executed another program.
     pub after: Option<Coverage>,
     /// What forbids superpages. If anything does, nothing was made.
     pub forbidden: Vec<Forbidden>,
@@ -147,6 +148,7 @@ pub fn collapse(
     dir: &Path,
     goes_on: impl FnMut(usize) -> bool,
 ) -> Result<Outcome, ManageError> {
+    check_uncompared(&memory.root, dir, &memory.process)?;
     let resident_before = memory.resident();
     let mut record = memory.record(dir)?;
     be_first();
@@ -201,6 +203,7 @@ pub fn undo(
     duty: f64,
     within: Duration,
 ) -> Result<Undone, ManageError> {
+    check_uncompared(&memory.root, dir, &memory.process)?;
     let record = memory.record(dir)?;
     let starts: Vec<u64> = record.starts().collect();
     let survey = memory.survey()?;
@@ -229,7 +232,7 @@ fn be_first() {
 fn coverage_after(memory: &Memory) -> Result<Option<Coverage>, ManageError> {
     match memory.survey() {
         Ok(survey) => Ok(Some(survey.coverage())),
-        Err(ManageError::Space(SpaceError::Ended)) => Ok(None),
+        Err(ManageError::Space(SpaceError::Ended) | ManageError::Executed) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -194,6 +194,9 @@ fn stopped(document: &Document) -> String {
         Stopped::Ended { process } => {
             format!("until {} ended", words::name(process, 60))
         }
+        Stopped::Executed { process } => {
+            format!("stopped: {} executed another program", words::name(process, 60))
+        }
         Stopped::Dropped => "stopped: most rounds are no evidence".to_string(),
     }
 }
@@ -250,24 +253,35 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.push(analysis.counts.words());
     }
     notes.push(bias(analysis));
-    notes.extend(document.left.as_ref().map(left));
+    notes.extend(document.left.as_ref().map(|one| left(one, document)));
     notes
 }
 
-fn left(left: &Left) -> String {
+fn left(left: &Left, document: &Document) -> String {
     let switched = left.switched.clone().unwrap_or_default();
+    let undo = || {
+        let pids = document.processes.iter().map(|one| format!(" --pid {}", one.pid));
+        format!("superpage manage --undo{}", pids.collect::<String>())
+    };
     match left.state {
         LeftAs::Found => {
             let kept = switched.largest_obstacle();
             let rest =
                 kept.map_or(String::new(), |kept| format!("; not restored: {}", obstacle(kept)));
+            let later = match switched.kept {
+                0 => String::new(),
+                kept => {
+                    let kept = words::counted(kept, "superpage", "superpages");
+                    format!("; {kept} could not be split now, later: {}", undo())
+                }
+            };
             format!(
-                "left as found: {} superpages split, {} made again{rest}",
+                "left as found: {} superpages split, {} made again{rest}{later}",
                 switched.split, switched.made
             )
         }
         LeftAs::Superpages => {
-            "left on superpages; `superpage manage --undo` splits those made".to_string()
+            format!("left on superpages; those made are split by: {}", undo())
         }
         LeftAs::LastBlock => {
             let reason = left.reason.as_deref().unwrap_or_default();

@@ -163,9 +163,13 @@ pub fn analyse(document: &Document) -> Analysis {
         let compared = compare(index);
         let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
         // Blocks without the pages of their arm are left out of `values`.
-        let verdict = match document.stopped {
+        let verdict = match &document.stopped {
             Stopped::Dropped => {
                 Verdict::NoData { why: "most rounds had a block that is no evidence".to_string() }
+            }
+            Stopped::Executed { process } => {
+                let process = report::format::name(process, 60);
+                Verdict::NoData { why: format!("{process} executed another program") }
             }
             _ => verdict(&Effect::AsPromised, compared.as_ref(), &margin),
         };

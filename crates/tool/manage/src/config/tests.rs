@@ -465,8 +465,7 @@ fn designs_that_can_be_kept_in_force() {
     for name in ["quicksilver-sync-1", "quicksilver-sync-64", "quicksilver-async-64", "navarro"] {
         assert!(kept.contains(&name), "{name}: {kept:?}");
     }
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/guide/manage.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
+    let guide = include_str!("../../../../../docs/guide/manage.md");
     for choice in &CHOICES {
         let row = format!("| {} | `{}` | {} |", choice.purpose, choice.design, choice.what);
         assert!(guide.contains(&row), "the guide has no row {row}");

@@ -19,7 +19,8 @@ use experiment::stats::stopping::Rule;
 use experiment::verdict::Verdict;
 use host::{Root, Snapshot};
 use launch::Recipe;
-use manage::operation::{LOCK, LockError, check_unmanaged};
+use manage::operation::{LOCK, LockError, NoManager};
+use manage::record::Claim;
 use report::format;
 use services::Process;
 
@@ -260,6 +261,18 @@ impl Request {
         Memories::open(&Root::real(), &self.processes, interruption).map_err(failure)
     }
 
+    /// Claims the processes, each of which one comparison switches at a time.
+    fn claim(&self) -> Result<Vec<Claim>, Failure> {
+        let (root, dir) = (Root::real(), Path::new(manage::record::DIR));
+        let claim = |process: &Process| {
+            let claimed = Claim::new(&root, dir, process);
+            let name = format::name(&process.name, 20);
+            claimed
+                .map_err(|error| Failure::cannot(format!("pid {} ({name}): {error}", process.pid)))
+        };
+        self.processes.iter().map(claim).collect()
+    }
+
     /// Compares, and leaves the memory as it was found, or as the verdict says.
     ///
     /// # Errors
@@ -267,9 +280,10 @@ impl Request {
     pub fn run(&self) -> Result<Compared, Failure> {
         let (mut metric, arms, settings) = (self.metric()?, self.arms()?, self.settings()?);
         live::check_machine(&Root::real()).map_err(Failure::cannot)?;
-        refuse_beside_manager()?;
+        let _only = without_manager()?;
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let mut memories = self.open(interrupting.asked())?;
+        let _claims = self.claim()?;
         let pids: Vec<_> = self.processes.iter().map(|process| process.pid).collect();
         let mut reader = Reader::new(&metric, &pids, settings.block_seconds, interrupting.asked())
             .map_err(Failure::usage)?;
@@ -322,16 +336,19 @@ impl Request {
         progress.clear();
         let mut document = Box::new(Document::new(subject, ran.map_err(failure)?));
         // A service that was interrupted in this, or lost a process, is left as it was found.
-        let is_whole = !matches!(document.stopped, Stopped::Interrupted | Stopped::Ended { .. });
+        let is_whole = !matches!(
+            document.stopped,
+            Stopped::Interrupted | Stopped::Ended { .. } | Stopped::Executed { .. }
+        );
         let is_kept = is_whole && self.keep_if == Some(KeepIf::Faster) && is_faster(&document);
         document.left = Some(session.leave(is_kept));
         Ok(Compared { document, signal: interrupting.received() })
     }
 }
 
-/// Fails if a manager runs, which would bring back the superpages that blocks on base pages must not have.
-fn refuse_beside_manager() -> Result<(), Failure> {
-    check_unmanaged(Path::new(LOCK)).map_err(|error| match error {
+/// Keeps managers from running, which would bring back the superpages that blocks on base pages must not have.
+fn without_manager() -> Result<NoManager, Failure> {
+    NoManager::new(Path::new(LOCK)).map_err(|error| match error {
         LockError::Held { holder } => {
             let who = holder.map_or("another process".to_string(), |pid| format!("process {pid}"));
             Failure::cannot(format!(
@@ -355,8 +372,12 @@ fn is_faster(document: &Document) -> bool {
 /// Returns why a comparison has no verdict; `None` if it has one.
 pub fn without_verdict(document: &Document) -> Option<String> {
     let analysis = analyse(document);
-    if document.stopped != Stopped::Dropped && analysis.rounds > 0 {
-        return None;
+    match &document.stopped {
+        Stopped::Executed { process } => {
+            return Some(format!("no verdict: {process} executed another program"));
+        }
+        stopped if *stopped != Stopped::Dropped && analysis.rounds > 0 => return None,
+        _ => {}
     }
     let last = analysis.arms.iter().flat_map(|arm| {
         arm.discarded.iter().map(|one| (one.round, format!("{}: {}", arm.name, one.why)))
@@ -391,6 +412,9 @@ fn subject(process: &Process) -> document::Process {
 fn failure(error: SwitchError) -> Failure {
     match error {
         SwitchError::Ended(process) => Failure::usage(format!("{process} ended")),
+        SwitchError::Executed(process) => {
+            Failure::cannot(format!("{process} executed another program"))
+        }
         SwitchError::Cannot(why) => Failure::cannot(why),
     }
 }

@@ -15,7 +15,7 @@ use units::ByteSize;
 
 use crate::signals::Interruption;
 
-/// Share of the time that is spent in calls, each of which holds up the process.
+/// Share of the time that is spent in calls, each of which holds up the process. See docs/decisions/running-services.md#1.
 const DUTY: f64 = 0.5;
 /// Zeroed memory that superpages may add to a process, as a share of its resident memory. See docs/decisions/running-services.md#3.
 const FILL: f64 = 0.1;
@@ -199,7 +199,7 @@ impl Switch for Memories {
             match one.restore(&self.dir, deadline, &mut switched) {
                 Ok(()) => {}
                 // Nothing is left of it to restore.
-                Err(SwitchError::Ended(_)) => {
+                Err(SwitchError::Ended(_) | SwitchError::Executed(_)) => {
                     // Its record goes with it.
                     let listed = manage::record::recorded(&Root::real(), &self.dir);
                     failed = failed.or(listed.err().map(SwitchError::Cannot));
@@ -300,6 +300,7 @@ impl One {
         let rest: Vec<u64> = record.starts().filter(|start| !gone.contains(start)).collect();
         record.keep(&rest).map_err(SwitchError::Cannot)?;
         switched.split += split;
+        switched.kept += left.len() as u64;
         let size = survey.superpage.bytes();
         add_skipped(switched, kept.iter().map(|(why, count)| (why, count * size)));
         longest(switched, longest_seconds);
@@ -390,9 +391,10 @@ fn named(process: &Process) -> String {
 }
 
 fn failure(process: &Process, error: &ManageError) -> SwitchError {
-    match error.is_ended() {
-        true => SwitchError::Ended(named(process)),
-        false => SwitchError::Cannot(format!("{}: {error}", named(process))),
+    match error {
+        error if error.is_ended() => SwitchError::Ended(named(process)),
+        ManageError::Executed => SwitchError::Executed(named(process)),
+        error => SwitchError::Cannot(format!("{}: {error}", named(process))),
     }
 }
 
