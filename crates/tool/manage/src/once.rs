@@ -13,6 +13,13 @@ use crate::memory::{Block, Coverage, Forbidden, Ineligible, ManageError, Memory,
 use crate::record::check_uncompared;
 use crate::split::Split;
 
+/// Zeroed memory that `superpage manage --once` may add to a process, as a share of its resident memory, unless asked
+/// otherwise. It stays until an undo. A manager has no such limit: its design says how full a block must be.
+pub const FILL: f64 = 0.03;
+/// The same for `superpage compare --pid`: more, because the arm on superpages needs 90 % of the memory on them, and a
+/// split gives the zeros back some seconds later. See docs/decisions/running-services.md#3.
+pub const FILL_COMPARED: f64 = 0.1;
+
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {

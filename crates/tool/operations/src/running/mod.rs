@@ -431,7 +431,7 @@ pub fn in_words(plans: &Plans) -> String {
             None => ["time unknown", "time unknown"].map(str::to_string),
         };
         text += &format!(
-            "{} {}: {} can be on superpages, {} are; superpages: {make} for {}, {} more memory; base \
+            "{} {}: {} can be on superpages, {} are; superpages: {make} for {}, {} more memory (zeros, at most {} of its resident memory); base \
              pages: {split}\n",
             format::name(&plan.process.name, 20),
             plan.process.pid,
@@ -439,6 +439,7 @@ pub fn in_words(plans: &Plans) -> String {
             format::known(plan.coverage.share(), format::percent),
             format::counted(plan.to_make + plan.to_split, "superpage", "superpages"),
             plan.fill,
+            format::percent(manage::FILL_COMPARED),
         );
     }
     if let Some(price) = &plans.price {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use experiment::running::{Coverage, Pages, Switch, SwitchError, Switched};
 use host::Root;
-use manage::{Block, Collapsed, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey};
+use manage::{
+    Block, Collapsed, FILL_COMPARED, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey,
+};
 use services::Process;
 use units::ByteSize;
 
@@ -17,8 +19,6 @@ use crate::signals::Interruption;
 
 /// Share of the time that is spent in calls, each of which holds up the process. See docs/decisions/running-services.md#1.
 const DUTY: f64 = 0.5;
-/// Zeroed memory that superpages may add to a process, as a share of its resident memory. See docs/decisions/running-services.md#3.
-const FILL: f64 = 0.1;
 /// Memory that stays available.
 const HEADROOM: ByteSize = ByteSize::mib(256);
 /// Longest time of a switch.
@@ -228,7 +228,7 @@ impl One {
         let known = self.known();
         let missing = |block: &Block| survey.missing(block).bytes();
         let resident = self.memory.resident().map_or(0, ByteSize::bytes);
-        let most = (resident as f64 * FILL) as u64;
+        let most = (resident as f64 * FILL_COMPARED) as u64;
         let (again, fresh): (Vec<&Block>, Vec<&Block>) =
             blocks.iter().partition(|block| known.contains(&block.start));
         let again: u64 = again.into_iter().map(missing).sum();
