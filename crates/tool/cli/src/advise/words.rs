@@ -301,7 +301,9 @@ fn remedy(remedy: &Remedy) -> String {
         Remedy::Always => {
             "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
         }
-        Remedy::Manage { pid } => at_once(&format!("--pid {pid}")),
+        Remedy::Manage { pid } => {
+            format!("{}; each time it starts: a rule of superpage manage", at_once(&format!("--pid {pid}")))
+        }
         Remedy::Redis => "redis.conf: disable-thp no (it turned THP off for itself), and:".to_string(),
     }
 }
