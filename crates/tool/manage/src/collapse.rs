@@ -234,7 +234,7 @@ impl Memory {
     }
 
     /// Whether a page of the process is locked in memory: the kernel then refuses MADV_COLD (EINVAL), which splits.
-    fn is_locked(&self, start: u64) -> bool {
+    pub(crate) fn is_locked(&self, start: u64) -> bool {
         let page = start..start + self.base.bytes();
         let asked = self.fd.advise(std::slice::from_ref(&page), Advice::Cold);
         asked.is_err_and(|error| error.errno() == libc::EINVAL)

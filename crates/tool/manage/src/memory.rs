@@ -62,9 +62,6 @@ pub enum Forbidden {
     Userfaultfd,
     /// Whether the process has a userfaultfd cannot be read.
     UserfaultfdUnknown,
-    /// It has memory that is locked (mlock), whose superpages could not be split again. Only for a manager, which does not
-    /// look at each mapping.
-    Locked,
 }
 
 /// Why resident memory cannot be on superpages, whatever is done from outside.

@@ -120,6 +120,15 @@ impl Record {
     }
 }
 
+/// Unlocks explicitly: a child that another thread forked shares the open file description until it calls execve.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = file.unlock();
+        }
+    }
+}
+
 /// What a record is named after: a process, and the program that it executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name {
@@ -436,7 +445,7 @@ mod tests {
     fn a_line_that_was_cut_off_was_not_carried_out_and_spoils_no_other() {
         let whole = format!("{HEADER}\n{:016x}\n{:016x}\n", 0x200000, 0x400000);
         let dir = tempfile::tempdir().unwrap();
-        let path = open(dir.path()).path;
+        let path = open(dir.path()).path.clone();
         for length in 0..=whole.len() {
             let lines = whole[..length].matches('\n').count().saturating_sub(1);
             assert_eq!(parse(&whole[..length]).unwrap().len(), lines, "{length}");

@@ -15,9 +15,6 @@ pub fn forbidden(what: Forbidden) -> &'static str {
         Forbidden::Userfaultfd => {
             "it has a userfaultfd: a program serves its page faults; --override userfaultfd"
         }
-        Forbidden::Locked => {
-            "it has locked memory (mlock), whose superpages could not be split again; --once makes those of its other memory"
-        }
         Forbidden::UserfaultfdUnknown => {
             "whether it has a userfaultfd is unknown: /proc/PID/fd cannot be read"
         }

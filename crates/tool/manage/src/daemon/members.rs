@@ -234,13 +234,12 @@ impl Found {
 fn forbidden(root: &Root, process: &Process, limits: &Limits) -> Option<Vec<Forbidden>> {
     let memory = Memory::open(root, process).ok()?;
     let mut found = memory.forbidden().ok()?;
-    found.extend(memory.has_locked().then_some(Forbidden::Locked));
     let is_overridden = |what: &Forbidden| match what {
         Forbidden::OffForMachine => limits.may_override.contains(&Override::ThpNever),
         Forbidden::Userfaultfd | Forbidden::UserfaultfdUnknown => {
             limits.may_override.contains(&Override::Userfaultfd)
         }
-        Forbidden::OffForProcess | Forbidden::Locked => false,
+        Forbidden::OffForProcess => false,
     };
     found.retain(|what| !is_overridden(what));
     Some(found)

@@ -362,8 +362,6 @@ fn obstacle(forbidden: &Forbidden) -> Option<&'static str> {
         Forbidden::Userfaultfd => Some(
             "it has a userfaultfd, which would miss pages that a superpage fills; it is left alone",
         ),
-        // Its blocks are left out, each by itself.
-        Forbidden::Locked => None,
         Forbidden::UserfaultfdUnknown => {
             Some("whether it has a userfaultfd cannot be read; run as its owner or root")
         }
