@@ -176,7 +176,12 @@ pub fn advise(
     prices: &Costs,
     goes_on: impl FnMut(Duration) -> bool,
 ) -> Result<Advice, AdviceError> {
-    let mut peek = Peek::open(process.pid, root.page_size()).map_err(AdviceError::Code)?;
+    let mut peek = Peek::open(process.pid, root.page_size()).map_err(|error| {
+        match process.is_running(root) {
+            true => AdviceError::Code(error),
+            false => SpaceError::Ended.into(),
+        }
+    })?;
     // Before the samples: a process that ends meanwhile leaves no address space to read.
     let before = AddressSpace::read(root, process)?;
     let own = sys::param::thread_cpu_time();

@@ -42,6 +42,11 @@ pub enum Remedy {
     Always,
     /// Redis turned THP off for itself (`disable-thp`, where the mode is `always`).
     Redis,
+    /// `superpage manage --once`: now, without a restart, until the process ends. Last.
+    Manage {
+        /// The process.
+        pid: units::Pid,
+    },
 }
 
 /// What a process allocates with.
@@ -140,6 +145,10 @@ pub fn remedies(facts: &Facts) -> Vec<Remedy> {
             }
         }
     }
+    // After prctl(PR_SET_THP_DISABLE) the kernel refuses superpages made from outside too.
+    if facts.thp_enabled != Some(false) {
+        found.push(Remedy::Manage { pid: process.pid });
+    }
     found
 }
 
@@ -205,22 +214,27 @@ mod tests {
     fn programs_are_known_by_their_names_and_allocators() {
         use Allocator::{Glibc, Jemalloc, Unknown};
         let java = of("/usr/bin/java -jar x.jar", None, Glibc);
-        assert!(matches!(java[..], [Remedy::Java { is_refused: false }, Remedy::Run { .. }]));
+        let now = Remedy::Manage { pid: Pid(7) };
+        assert!(matches!(java[..], [Remedy::Java { is_refused: false }, Remedy::Run { .. }, _]));
+        assert_eq!(java[2], now);
         let refused = of("java -XX:-UseTransparentHugePages -jar x.jar", None, Glibc);
         assert_eq!(refused[0], Remedy::Java { is_refused: true });
         let postgres = of("postgres: checkpointer", Some("pg.service"), Glibc);
         assert_eq!(postgres[0], Remedy::Postgres { pid: Pid(7), is_on_command_line: false });
         assert!(matches!(postgres[1], Remedy::DropIn { .. }));
-        assert_eq!(of("/srv/go-service", Some("go.service"), Unknown), [Remedy::Always]);
+        assert_eq!(
+            of("/srv/go-service", Some("go.service"), Unknown),
+            [Remedy::Always, now.clone()]
+        );
         let session = of("/usr/bin/x", Some("session-1.scope"), Glibc);
-        assert!(matches!(session[..], [Remedy::Run { .. }, Remedy::Glibc]), "{session:?}");
+        assert!(matches!(session[..], [Remedy::Run { .. }, Remedy::Glibc, _]), "{session:?}");
         let redis = of("redis-server", Some("redis.service"), Jemalloc);
-        assert!(matches!(redis[..], [Remedy::Jemalloc, Remedy::DropIn { .. }]), "{redis:?}");
+        assert!(matches!(redis[..], [Remedy::Jemalloc, Remedy::DropIn { .. }, _]), "{redis:?}");
         let cgroup = Some("/system.slice/docker-0123.scope".to_string());
         let contained = Process { cgroup, ..process("/usr/bin/x", Some("docker-0123.scope")) };
         let facts =
             Facts { process: &contained, parent_command: &[], allocator: Glibc, thp_enabled: None };
-        assert_eq!(remedies(&facts), [Remedy::Container]);
+        assert_eq!(remedies(&facts), [Remedy::Container, now]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Args {
 
     /// Run as a superpage design says: a name from `superpage design list`, or a file. Superpages that the design
     /// creates after the first fault are created by superpage while the program runs (root). Rules that cannot be
-    /// applied to a process are listed.
+    /// applied to a process are listed. E.g. sync-64 for throughput, freebsd for least memory, ingens for short stalls.
     #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
     design: Option<String>,
 

@@ -228,6 +228,8 @@ impl Executor {
         let pauses = match self.is_busy {
             // Do not count the first check: it includes the executor's own first touches.
             _ if is_first => (0, 0),
+            // A service did not ask for this thread: its share stays 1 % in a storm of forks too.
+            false if self.supervisor.is_some() => (PAUSE_FOR_LOOKS, PAUSE_FOR_LOOKS),
             true => (BUSY_PAUSE_FOR_LOOKS, BUSY_PAUSE_FOR_FINDING),
             false => (PAUSE_FOR_LOOKS, PAUSE_FOR_FINDING),
         };
@@ -360,7 +362,7 @@ impl Executor {
             return;
         }
         self.newest = newest;
-        let members = (self.members)();
+        let members: BTreeSet<Pid> = (self.members)().into_iter().collect();
         let ended = |pid: &&Pid| !members.contains(pid);
         for pid in self.processes.keys().filter(ended).copied().collect::<Vec<_>>() {
             self.ended(pid);

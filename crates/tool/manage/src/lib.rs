@@ -1,6 +1,19 @@
 //! Superpages made and split in running processes from outside, once or for as long as a service runs.
 #![forbid(unsafe_code)]
 
+/// Defines an enum, and `ALL`: each of its values, in order.
+macro_rules! listed {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $value:ident,)* }) => {
+        $(#[$meta])*
+        pub enum $name { $($(#[$of])* $value,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$value),*];
+        }
+    };
+}
+
 mod collapse;
 pub mod config;
 pub mod daemon;
@@ -13,5 +26,6 @@ mod split;
 
 pub use collapse::{Collapsed, Limits, Skip};
 pub use memory::{Block, Coverage, Forbidden, Ineligible, ManageError, Memory, Survey};
+pub use once::{FILL, FILL_COMPARED};
 pub use record::Record;
 pub use split::{Kept, Split};

@@ -17,7 +17,7 @@ use sys::SysError;
 use sys::pidfd::PidFd;
 use units::{ByteSize, PageSize};
 
-use crate::record::Record;
+use crate::record::{Compared, Record};
 
 /// Why a process cannot be managed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,12 @@ pub enum ManageError {
     /// The process ended, or no pidfd of it can be opened.
     #[error("{0}")]
     Process(SysError),
+    /// It executes another program now: its memory is not the one that was opened.
+    #[error("executed another program")]
+    Executed,
+    /// A comparison switches its memory.
+    #[error(transparent)]
+    Compared(#[from] Compared),
     /// The record of changes cannot be written, so nothing is changed.
     #[error("{0}; nothing is changed without a record to undo it")]
     Record(String),
@@ -39,7 +45,7 @@ impl ManageError {
         match self {
             Self::Space(error) => matches!(error, SpaceError::Ended),
             Self::Process(error) => error.errno() == libc::ESRCH,
-            Self::Record(_) => false,
+            Self::Executed | Self::Compared(_) | Self::Record(_) => false,
         }
     }
 }
@@ -56,9 +62,6 @@ pub enum Forbidden {
     Userfaultfd,
     /// Whether the process has a userfaultfd cannot be read.
     UserfaultfdUnknown,
-    /// It has memory that is locked (mlock), whose superpages could not be split again. Only for a manager, which does not
-    /// look at each mapping.
-    Locked,
 }
 
 /// Why resident memory cannot be on superpages, whatever is done from outside.
@@ -224,6 +227,8 @@ pub struct Memory {
     pub process: Process,
     pub(crate) root: Root,
     pub(crate) fd: PidFd,
+    /// Start of the stack, which is another one after an execve.
+    stack: u64,
     pub(crate) superpage: PageSize,
     pub(crate) base: PageSize,
 }
@@ -240,8 +245,9 @@ impl Memory {
             return Err(SpaceError::Ended.into());
         }
         let superpage = Thp::pmd_size_of(root).map_err(SpaceError::Read)?;
+        let stack = process::stat(root, process.pid).map_err(SpaceError::from)?.stack_start;
         let (process, root, base) = (process.clone(), root.clone(), root.page_size());
-        Ok(Self { process, root, fd, superpage, base })
+        Ok(Self { process, root, fd, stack, superpage, base })
     }
 
     /// The record of what was made in the process.
@@ -273,9 +279,16 @@ impl Memory {
     /// Reads the page tables. Takes 1 to 13 ms of CPU time per GiB of base pages, in slices.
     ///
     /// # Errors
-    /// The process ended, may not be read, or the kernel has no PAGEMAP_SCAN.
+    /// The process ended, executes another program, may not be read, or the kernel has no PAGEMAP_SCAN.
     pub fn survey(&self) -> Result<Survey, ManageError> {
-        Ok(Survey::of(&AddressSpace::read(&self.root, &self.process)?))
+        let survey = Survey::of(&AddressSpace::read(&self.root, &self.process)?);
+        let now = process::stat(&self.root, self.process.pid).map_err(SpaceError::from)?;
+        match () {
+            () if now.stack_start == self.stack => Ok(survey),
+            // One that has ended has no stack.
+            () if !self.process.is_running(&self.root) => Err(SpaceError::Ended.into()),
+            () => Err(ManageError::Executed),
+        }
     }
 
     /// What forbids superpages in the process; empty: nothing.

@@ -5,7 +5,7 @@
 //! docs/decisions/manage.md#7.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -120,6 +120,15 @@ impl Record {
     }
 }
 
+/// Unlocks explicitly: a child that another thread forked shares the open file description until it calls execve.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = file.unlock();
+        }
+    }
+}
+
 /// What a record is named after: a process, and the program that it executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name {
@@ -197,14 +206,113 @@ pub fn recorded(root: &Root, dir: &Path) -> Result<Vec<Process>, String> {
     Ok(running)
 }
 
+/// The right to compare the memory of a process by switching it, until it is dropped or this process ends.
+#[derive(Debug)]
+pub struct Claim {
+    file: File,
+    path: PathBuf,
+}
+
+/// A comparison switches the memory of a process.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} compares its memory (superpage compare); wait for the end of that",
+    by.map_or("another process".to_string(), |pid| format!("process {pid}"))
+)]
+pub struct Compared {
+    /// Who compares; `None`: unknown.
+    pub by: Option<Pid>,
+}
+
+/// Why a process cannot be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another process has it.
+    #[error(transparent)]
+    Compared(#[from] Compared),
+    /// The file of the claim cannot be written.
+    #[error("{0}; run as root")]
+    Io(String),
+}
+
+impl Claim {
+    /// Claims a process in `dir`.
+    ///
+    /// # Errors
+    /// Another process has claimed it, or the claim cannot be written.
+    pub fn new(root: &Root, dir: &Path, process: &Process) -> Result<Self, ClaimError> {
+        let path = claim_path(root, dir, process).map_err(ClaimError::Io)?;
+        let failed = |error: io::Error| ClaimError::Io(format!("{}: {error}", path.display()));
+        loop {
+            make_dir(dir).map_err(failed)?;
+            let mut options = sys::trust::no_links();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let mut file = options.open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Compared { by: holder(&file) }.into()),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // The holder before may have removed it.
+            if file.metadata().map_err(failed)?.nlink() > 0 {
+                let line = format!("{}\n", sys::param::own_pid());
+                // The pid is only for messages.
+                let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
+                return Ok(Self { file, path });
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        let _ = self.file.unlock();
+    }
+}
+
+/// Fails if a comparison switches the memory of a process.
+///
+/// # Errors
+/// [`Compared`].
+pub fn check_uncompared(root: &Root, dir: &Path, process: &Process) -> Result<(), Compared> {
+    let Ok(path) = claim_path(root, dir, process) else { return Ok(()) };
+    // Without a file nobody has claimed it.
+    let Ok(Some(file)) = sys::trust::open_regular(&path) else { return Ok(()) };
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Err(Compared { by: holder(&file) }),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+fn claim_path(root: &Root, dir: &Path, process: &Process) -> Result<PathBuf, String> {
+    let namespace = namespace(root).map_err(|error| format!("/proc/self/ns/pid: {error}"))?;
+    let Process { pid, start_ticks, .. } = process;
+    // No name of a record.
+    Ok(dir.join(format!("compared-{namespace}-{pid}-{start_ticks}")))
+}
+
+/// The pid in the file of a claim.
+fn holder(file: &File) -> Option<Pid> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok().filter(|pid| *pid > 0).map(Pid)
+}
+
+/// Makes the directory of the records.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let owner = std::fs::symlink_metadata(dir)?;
+    match owner.is_dir() && owner.uid() == sys::param::effective_user() {
+        true => Ok(()),
+        false => Err(io::Error::other("the directory belongs to another user")),
+    }
+}
+
 /// Opens a record for writing, with the lock of a writer. A line that a killed writer left cut off is removed.
 fn create(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let owner = std::fs::symlink_metadata(dir)?;
-        if !owner.is_dir() || owner.uid() != sys::param::effective_user() {
-            return Err(io::Error::other("the directory belongs to another user"));
-        }
+        make_dir(dir)?;
     }
     loop {
         let mut options = sys::trust::no_links();
@@ -296,6 +404,28 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_compared_once_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, own) = (Root::real(), process());
+        check_uncompared(&root, dir.path(), &own).unwrap();
+        let claim = Claim::new(&root, dir.path(), &own).unwrap();
+        let by = Some(sys::param::own_pid());
+        let second = Claim::new(&root, dir.path(), &own);
+        assert!(matches!(second, Err(ClaimError::Compared(held)) if held.by == by));
+        assert_eq!(check_uncompared(&root, dir.path(), &own), Err(Compared { by }));
+        let other = Process { start_ticks: own.start_ticks + 1, ..own.clone() };
+        Claim::new(&root, dir.path(), &other).unwrap();
+        // A claim is no record.
+        assert_eq!(recorded(&root, dir.path()).unwrap(), []);
+        drop(claim);
+        assert_eq!(files(dir.path()), 0);
+        // What a killed one left.
+        std::fs::write(claim_path(&root, dir.path(), &own).unwrap(), "12").unwrap();
+        check_uncompared(&root, dir.path(), &own).unwrap();
+        Claim::new(&root, dir.path(), &own).unwrap();
+    }
+
+    #[test]
     fn what_is_made_during_an_undo_stays_recorded() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = open(dir.path());
@@ -315,7 +445,7 @@ mod tests {
     fn a_line_that_was_cut_off_was_not_carried_out_and_spoils_no_other() {
         let whole = format!("{HEADER}\n{:016x}\n{:016x}\n", 0x200000, 0x400000);
         let dir = tempfile::tempdir().unwrap();
-        let path = open(dir.path()).path;
+        let path = open(dir.path()).path.clone();
         for length in 0..=whole.len() {
             let lines = whole[..length].matches('\n').count().saturating_sub(1);
             assert_eq!(parse(&whole[..length]).unwrap().len(), lines, "{length}");

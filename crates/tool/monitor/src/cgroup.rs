@@ -9,6 +9,9 @@ use units::ByteSize;
 /// where the file or this version of cgroups does not have it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CgroupCounters {
+    /// Bytes that its processes map, each page once: anonymous pages, and pages of files and shared memory, of the group that
+    /// touched them first. Without hugetlb pages.
+    pub mapped_once: Option<ByteSize>,
     /// Anonymous bytes on THP.
     pub anonymous_superpages: Option<ByteSize>,
     /// Number of page faults.
@@ -28,8 +31,10 @@ impl CgroupCounters {
     /// this mount of cgroups, as in a container.
     pub fn read(root: &Root, path: &str) -> Option<Self> {
         let stat = MemoryStat::read(root, path).ok()?;
+        let both = |one, other| Some(ByteSize(stat.get(one)?.saturating_add(stat.get(other)?)));
         if stat.is_v1 {
             return Some(Self {
+                mapped_once: both("total_rss", "total_mapped_file"),
                 anonymous_superpages: stat.get("total_rss_huge").map(ByteSize),
                 faults: stat.get("total_pgfault"),
                 major_faults: stat.get("total_pgmajfault"),
@@ -37,6 +42,7 @@ impl CgroupCounters {
             });
         }
         Some(Self {
+            mapped_once: both("anon", "file_mapped"),
             anonymous_superpages: stat.get("anon_thp").map(ByteSize),
             faults: stat.get("pgfault"),
             major_faults: stat.get("pgmajfault"),
@@ -62,19 +68,21 @@ mod tests {
         let root = Root::at(dir.path());
         file(
             "a.slice/memory.stat",
-            "anon 1\nanon_thp 4096\npgfault 7\npgmajfault 2\nthp_fault_alloc 3\n",
+            "anon 1\nfile_mapped 2\nanon_thp 4096\npgfault 7\npgmajfault 2\nthp_fault_alloc 3\n",
         );
         let pressure =
             "some avg10=1.00 avg60=0 avg300=0 total=1\nfull avg10=0.00 avg60=0 avg300=0 total=0\n";
         file("a.slice/memory.pressure", pressure);
         let second = CgroupCounters::read(&root, "/a.slice").unwrap();
         assert_eq!(second.anonymous_superpages, Some(ByteSize(4096)));
+        assert_eq!(second.mapped_once, Some(ByteSize(3)));
         assert_eq!((second.faults, second.major_faults), (Some(7), Some(2)));
         assert_eq!((second.superpage_faults, second.collapses), (Some(3), None));
         assert_eq!(second.pressure.map(|pressure| pressure.some.recent), Some(0.01));
         file("memory/a.slice/memory.stat", "rss_huge 5\ntotal_rss_huge 2097152\ntotal_pgfault 9\n");
         let first = CgroupCounters::read(&root, "/a.slice/").unwrap();
         assert_eq!(first.anonymous_superpages, Some(ByteSize(2 << 20)));
+        assert_eq!(first.mapped_once, None, "total_rss is missing");
         assert_eq!((first.faults, first.superpage_faults, first.pressure), (Some(9), None, None));
         assert_eq!(CgroupCounters::read(&root, "/b"), None);
     }

@@ -218,6 +218,12 @@ impl Metrics {
             named.iter().map(|(labels, kernel)| (labels.clone(), value(kernel))).collect()
         };
         out.gauges(
+            "cgroup_mapped_once",
+            Some(Unit::Bytes),
+            "Memory that the cgroup and the groups below it map, each page once, by memory.stat: anon and file_mapped.",
+            each(&|kernel| bytes(kernel.mapped_once)),
+        )?;
+        out.gauges(
             "cgroup_anonymous_superpages",
             Some(Unit::Bytes),
             "Anonymous memory of the cgroup and the groups below it on THP, by memory.stat.",

@@ -99,6 +99,9 @@ pub struct Group {
     pub waiting: u64,
     /// Sum of resident bytes; memory that several processes share is counted for each.
     pub resident: Option<ByteSize>,
+    /// Resident bytes with each page counted once, as the kernel counts for the cgroup of these processes and of no others,
+    /// without hugetlb pages; `None`: there is no such cgroup, or no such count.
+    pub resident_once: Option<ByteSize>,
     /// Sum of bytes in swap.
     pub swap: Option<ByteSize>,
     /// Sum over the processes that were read; `None` if none was.
@@ -129,6 +132,44 @@ pub struct Cost {
     pub slice: f64,
     /// The longest such call since the start, in seconds.
     pub longest_slice: f64,
+}
+
+/// The cgroup that has all processes of a group, by the group's name: a unit's is the one that is called like it.
+fn home<'a>(group: &Group, row: &'a Row) -> Option<&'a str> {
+    let path = row.cgroup.as_deref()?;
+    match (&group.cgroup, &group.unit) {
+        (Some(own), _) => (own == path).then_some(path),
+        (None, Some(unit)) => {
+            let mut end = 0;
+            path.split('/').find_map(|part| {
+                end += part.len() + 1;
+                (part == unit).then(|| &path[..end - 1])
+            })
+        }
+        (None, None) => None,
+    }
+}
+
+/// The cgroup whose processes are exactly the group's; `all` are the processes of the machine.
+pub fn cgroup_of<'a>(
+    group: &Group,
+    rows: &'a [Row],
+    all: &[(Pid, Option<&str>)],
+) -> Option<&'a str> {
+    let is_own = |row: &&Row| match (&group.cgroup, &group.unit) {
+        (Some(cgroup), _) => row.cgroup.as_ref() == Some(cgroup),
+        (None, unit) => row.unit == *unit,
+    };
+    let own: Vec<&Row> = rows.iter().filter(is_own).collect();
+    let home = home(group, own.first()?)?;
+    let is_inside = |path: &str| {
+        let rest = path.strip_prefix(home.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let inside = all.iter().filter(|(_, path)| path.is_some_and(is_inside)).count();
+    let is_all =
+        inside == own.len() && own.iter().all(|row| row.cgroup.as_deref().is_some_and(is_inside));
+    is_all.then_some(home)
 }
 
 /// By what processes are grouped.
@@ -217,6 +258,34 @@ mod tests {
             minor_faults: (pid > 1).then_some(2.0),
             major_faults: None,
         }
+    }
+
+    #[test]
+    fn a_group_has_a_cgroup_of_its_own_or_none() {
+        let rows = [
+            row(1, Some("x.service"), "/s/x.service", None),
+            row(2, Some("x.service"), "/s/x.service/sub", None),
+            row(3, Some("y.service"), "/s/y.service", None),
+            row(4, None, "/", None),
+        ];
+        let all = |more: &[(i32, &'static str)]| {
+            let known = rows.iter().map(|row| (row.pid, row.cgroup.as_deref()));
+            let more = more.iter().map(|(pid, path)| (Pid(*pid), Some(*path)));
+            known.chain(more).collect::<Vec<_>>()
+        };
+        let found = |by, more: &[(i32, &'static str)]| {
+            let all = all(more);
+            let of = |group: &Group| cgroup_of(group, &rows, &all).map(str::to_string);
+            groups(&rows, by).iter().map(of).collect::<Vec<_>>()
+        };
+        let some = |path: &str| Some(path.to_string());
+        assert_eq!(found(Grouping::Unit, &[]), [some("/s/x.service"), some("/s/y.service"), None]);
+        // A process that is not shown is in the cgroup too; another one's name begins alike.
+        let more = [(5, "/s/y.service"), (6, "/s/x.service2")];
+        assert_eq!(found(Grouping::Unit, &more), [some("/s/x.service"), None, None]);
+        // The cgroups "/" and "/s/x.service" have others below.
+        let leaves = [None, None, some("/s/x.service/sub"), some("/s/y.service")];
+        assert_eq!(found(Grouping::Cgroup, &[]), leaves);
     }
 
     #[test]

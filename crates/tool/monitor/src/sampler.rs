@@ -18,7 +18,7 @@ use units::{ByteSize, PageSize, Pid};
 
 use crate::cgroup::CgroupCounters;
 use crate::machine::Machine;
-use crate::sample::{Cost, Grouping, Row, Sample, Unread, groups};
+use crate::sample::{Cost, Grouping, Row, Sample, Unread, cgroup_of, groups};
 use crate::walk::{Mapped, Step, Walk};
 
 /// Maximum number of processes whose errors a sample names.
@@ -322,15 +322,27 @@ impl Sampler {
             Some(Unknown { what: format!("pid {}", known.process.pid), why })
         });
         let unknown = errors.take(MAX_ERRORS).collect();
+        let all: Vec<(Pid, Option<&str>)> = self
+            .known
+            .values()
+            .map(|known| (known.process.pid, known.process.cgroup.as_deref()))
+            .collect();
         let mut cgroups = groups(&rows, Grouping::Cgroup);
         for group in &mut cgroups {
             group.kernel =
                 group.cgroup.as_deref().and_then(|path| CgroupCounters::read(&self.root, path));
+            group.resident_once = cgroup_of(group, &rows, &all)
+                .and_then(|_| group.kernel.as_ref().and_then(|kernel| kernel.mapped_once));
+        }
+        let mut units = groups(&rows, Grouping::Unit);
+        for group in &mut units {
+            group.resident_once = cgroup_of(group, &rows, &all)
+                .and_then(|path| CgroupCounters::read(&self.root, path)?.mapped_once);
         }
         Sample {
             interval,
             machine,
-            units: groups(&rows, Grouping::Unit),
+            units,
             cgroups,
             processes: rows,
             unnamed: self.unnamed,

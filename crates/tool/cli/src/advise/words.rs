@@ -33,9 +33,8 @@ pub fn process(advice: &Advice, top: usize) -> String {
             ["address", "size", "on base pages", "more memory", "samples", "time saved", "name"];
         text += "\n";
         text += &show::table(&header, rows, &[6]);
-        if advice.regions.len() > top {
-            text += &format!("({} more regions; --top)\n", advice.regions.len() - top);
-        }
+        text +=
+            &order("regions", advice.regions.len(), top, "by time saved per byte, the best first");
     }
     let share = |count: usize| report::format::percent(count as f64 / look.samples.max(1) as f64);
     text += &format!(
@@ -58,7 +57,28 @@ pub fn process(advice: &Advice, top: usize) -> String {
         text += "the process ended during sampling\n";
     }
     text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
-    text + &remedies(&advice.remedies, usize::MAX)
+    text += &remedies(&advice.remedies, usize::MAX);
+    match can_be_managed(advice) {
+        true => text + &proof(&format!("--pid {}", process.pid)),
+        false => text,
+    }
+}
+
+/// The order of a table's rows, and how to see all of them.
+fn order(what: &str, all: usize, top: usize, order: &str) -> String {
+    match all > top {
+        true => format!("{top} of {all} {what}, {order}; all: --top {all}\n"),
+        false => format!("{what} {order}\n"),
+    }
+}
+
+fn can_be_managed(advice: &Advice) -> bool {
+    advice.remedies.iter().any(|remedy| matches!(remedy, Remedy::Manage { .. }))
+}
+
+/// How a gain is proved on running processes.
+fn proof(selected: &str) -> String {
+    format!("  to prove it under its load: superpage compare {selected} --metric-counter COMMAND\n")
 }
 
 fn signed(share: f64) -> String {
@@ -127,6 +147,10 @@ fn service(group: &Group, all: &[&Advice], top: usize) -> String {
     let best = all.iter().find(|one| Some(one.process.pid) == group.remedies_of);
     if let Some(best) = best {
         text += &remedies(&best.remedies, 1);
+        if can_be_managed(best) {
+            let selected = selected(all);
+            text += &format!("  or {}\n{}", at_once(&selected), proof(&selected));
+        }
     }
     let rows = all.iter().take(top).map(|one| {
         vec![
@@ -141,15 +165,32 @@ fn service(group: &Group, all: &[&Advice], top: usize) -> String {
     let header = ["process", "CPUs", "on base pages", "more memory", "samples", "superpages bring"];
     text += "\n";
     text += &show::table(&header, rows.collect(), &[0, 5]);
-    if all.len() > top {
-        text += &format!("({} more processes; --top)\n", all.len() - top);
-    }
+    text += &order("processes", all.len(), top, "by CPU time, the most first");
     let own: f64 = all.iter().map(|one| one.look.own_seconds).sum();
     text += &format!("{own:.2} s of CPU time for sampling");
     if let Some(first) = all.first() {
         text += &format!("; hotness: CPU clock samples; {}", not_used(&first.look));
     }
     text + "\nregions, samples and other remedies of each process: --each, or --json\n"
+}
+
+/// The flags that select a service's processes.
+fn selected(all: &[&Advice]) -> String {
+    let unit = |one: &&Advice| one.process.unit.clone();
+    match all.first().and_then(unit) {
+        Some(first) if all.iter().all(|one| unit(one).as_ref() == Some(&first)) => {
+            format!("--unit {}", report::format::command(&[first]))
+        }
+        _ => {
+            let pids = all.iter().map(|one| format!("--pid {}", one.process.pid));
+            pids.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+/// Superpages for processes that run.
+fn at_once(selected: &str) -> String {
+    format!("now, until it ends, as root: superpage manage --once {selected}")
 }
 
 /// The gain of a service's processes together.
@@ -210,11 +251,9 @@ fn not_used(look: &Look) -> String {
     let damon = match &look.damon {
         Damon::Absent => "this kernel has no DAMON".to_string(),
         Damon::InUse { .. } if look.damon.lacks_processes() => {
-            "DAMON of this kernel has no vaddr operations, and is in use".to_string()
+            "DAMON of this kernel cannot watch a process".to_string()
         }
-        Damon::InUse { kdamonds, .. } => {
-            format!("DAMON is in use ({})", counted(*kdamonds, "kdamond", "kdamonds"))
-        }
+        Damon::InUse { .. } => "DAMON is in use by others".to_string(),
         Damon::Free => "DAMON is not used: using it would change its settings".to_string(),
         Damon::Unknown { why } => format!("DAMON cannot be read ({why})"),
     };
@@ -262,6 +301,33 @@ fn remedy(remedy: &Remedy) -> String {
         Remedy::Always => {
             "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
         }
+        Remedy::Manage { pid } => {
+            format!("{}; each time it starts: a rule of superpage manage", at_once(&format!("--pid {pid}")))
+        }
         Remedy::Redis => "redis.conf: disable-thp no (it turned THP off for itself), and:".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Pid;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_rows_and_the_flag_that_shows_all_are_told() {
+        assert_eq!(order("regions", 3, 8, "by x"), "regions by x\n");
+        assert_eq!(order("regions", 11, 8, "by x"), "8 of 11 regions, by x; all: --top 11\n");
+    }
+
+    #[test]
+    fn what_helps_without_a_restart_stands_behind_what_lasts() {
+        let text = remedies(&[Remedy::Glibc, Remedy::Manage { pid: Pid(7) }], usize::MAX);
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("  or ") && last.contains("superpage manage --once --pid 7"),
+            "{text}"
+        );
+        assert!(proof("--unit x").contains("superpage compare --unit x --metric-counter COMMAND"));
     }
 }

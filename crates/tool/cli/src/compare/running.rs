@@ -9,6 +9,7 @@ use experiment::running::html::{bias, obstacle, service};
 use experiment::running::procedure::{Left, LeftAs, Stopped};
 use experiment::verdict::{Terms, Verdict, floor_text};
 use host::Root;
+use operations::jobs::arms::time;
 use operations::running::{self, KeepIf, PerArg, Request};
 use report::format as words;
 
@@ -49,7 +50,7 @@ pub struct RunningArgs {
     block: Duration,
 
     /// Time between a switch and its block.
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = crate::map::time, requires = "TargetArgs")]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time, requires = "TargetArgs")]
     settle: Duration,
 
     /// Keep the superpages afterwards if they get this verdict; else the memory is left as it was found.
@@ -62,7 +63,7 @@ pub struct RunningArgs {
 }
 
 fn block(text: &str) -> Result<Duration, String> {
-    crate::map::time(text)
+    time(text)
         .ok()
         .filter(|time| (0.05..=3600.0).contains(&time.as_secs_f64()))
         .ok_or_else(|| format!("invalid time `{text}`: expected 50ms to 60m, e.g. 2s"))
@@ -193,6 +194,9 @@ fn stopped(document: &Document) -> String {
         Stopped::Ended { process } => {
             format!("until {} ended", words::name(process, 60))
         }
+        Stopped::Executed { process } => {
+            format!("stopped: {} executed another program", words::name(process, 60))
+        }
         Stopped::Dropped => "stopped: most rounds are no evidence".to_string(),
     }
 }
@@ -245,25 +249,39 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             analysis.rounds + analysis.dropped_rounds
         ));
     }
+    if analysis.dropped_rounds > 0 {
+        notes.push(analysis.counts.words());
+    }
     notes.push(bias(analysis));
-    notes.extend(document.left.as_ref().map(left));
+    notes.extend(document.left.as_ref().map(|one| left(one, document)));
     notes
 }
 
-fn left(left: &Left) -> String {
+fn left(left: &Left, document: &Document) -> String {
     let switched = left.switched.clone().unwrap_or_default();
+    let undo = || {
+        let pids = document.processes.iter().map(|one| format!(" --pid {}", one.pid));
+        format!("superpage manage --undo{}", pids.collect::<String>())
+    };
     match left.state {
         LeftAs::Found => {
             let kept = switched.largest_obstacle();
             let rest =
                 kept.map_or(String::new(), |kept| format!("; not restored: {}", obstacle(kept)));
+            let later = match switched.kept {
+                0 => String::new(),
+                kept => {
+                    let kept = words::counted(kept, "superpage", "superpages");
+                    format!("; {kept} could not be split now, later: {}", undo())
+                }
+            };
             format!(
-                "left as found: {} superpages split, {} made again{rest}",
+                "left as found: {} superpages split, {} made again{rest}{later}",
                 switched.split, switched.made
             )
         }
         LeftAs::Superpages => {
-            "left on superpages; `superpage manage --undo` splits those made".to_string()
+            format!("left on superpages; those made are split by: {}", undo())
         }
         LeftAs::LastBlock => {
             let reason = left.reason.as_deref().unwrap_or_default();

@@ -236,7 +236,7 @@ pub fn status(json: bool, svg: Option<&Path>, force: bool) -> Result<Done, Failu
 }
 
 fn table(status: &Status) -> String {
-    let mut text = line(status) + "\n";
+    let mut text = manager(status) + &line(status) + "\n";
     if let (Some(p99), Some(longest)) = (status.p99_seconds, status.longest_seconds) {
         text += &format!("calls: p99 {}, longest {}", seconds(p99), seconds(longest));
         if let Some(rate) = status.rate {
@@ -274,6 +274,18 @@ fn table(status: &Status) -> String {
     text
 }
 
+/// Who manages, by which files.
+fn manager(status: &Status) -> String {
+    let Some(pid) = status.pid else { return String::new() };
+    let files = status.configuration.iter().map(|file| name(&file.to_string_lossy(), 80));
+    let files: Vec<String> = files.collect();
+    let by = match files.is_empty() {
+        true => "no file".to_string(),
+        false => files.join(", "),
+    };
+    format!("manager {pid}, configured by {by}\n")
+}
+
 fn row(kept: &Kept) -> String {
     let mode = match kept.mode {
         Mode::Observe => "observe",
@@ -293,4 +305,26 @@ fn row(kept: &Kept) -> String {
         text += &format!("{:>10}left alone: {}\n", "", words::forbidden(*what));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_the_manager_and_its_files() {
+        let configuration = ["/etc/superpage/manage.toml", "/etc/superpage/manage.d/a\n.toml"];
+        let configuration = configuration.map(Into::into).to_vec();
+        let status = Status { pid: Some(units::Pid(4711)), configuration, ..Status::default() };
+        let table = table(&status);
+        let first = table.lines().next().unwrap();
+        assert!(
+            first.contains("4711") && first.contains("/etc/superpage/manage.toml, "),
+            "{first}"
+        );
+        assert!(first.ends_with(".toml"), "{first}");
+        // One of an earlier version.
+        let old = Status::default();
+        assert_eq!(self::table(&old).lines().next(), Some(line(&old).as_str()));
+    }
 }

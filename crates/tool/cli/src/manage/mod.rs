@@ -23,11 +23,11 @@ use crate::targets::TargetArgs;
 #[command(after_help = AFTER)]
 pub struct Args {
     /// Put the processes' memory on superpages now, and end
-    #[arg(long, group = "mode")]
+    #[arg(long, groups = ["mode", "act"])]
     once: bool,
 
     /// Split the superpages that were made; without processes, those of all
-    #[arg(long, group = "mode")]
+    #[arg(long, groups = ["mode", "act"])]
     undo: bool,
 
     /// Check the configuration and list what each running process would get; change nothing
@@ -61,7 +61,7 @@ pub struct Args {
     limits: once::OnceArgs,
 
     /// Say what --once or --undo would do; change nothing
-    #[arg(long, help_heading = "Once")]
+    #[arg(long, requires = "act", conflicts_with_all = once::NOT_ACTS, help_heading = "Once")]
     dry_run: bool,
 
     /// Print JSON

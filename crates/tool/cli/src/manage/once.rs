@@ -22,36 +22,41 @@ use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
 use crate::targets::{self, TargetArgs};
 
+/// Modes in which the flags of `--once` mean nothing.
+const NOT_ONCE: [&str; 3] = ["undo", "check_config", "status"];
+/// Modes in which nothing is made or split.
+pub const NOT_ACTS: [&str; 2] = ["check_config", "status"];
+
 /// Flags of `--once` and `--undo`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Once")]
 pub struct OnceArgs {
     /// Exit with 1 if less of the eligible memory is on superpages afterwards.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", requires = "once", conflicts_with_all = NOT_ONCE, value_parser = share)]
     require_coverage: Option<f64>,
 
     /// Time for making or splitting superpages, of all processes together.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "act", conflicts_with_all = NOT_ACTS, value_parser = seconds)]
     within: f64,
 
     /// Time for sampling which memory is accessed, which is put on superpages first; `none`: no sampling.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = sampling)]
+    #[arg(long, value_name = "TIME", default_value = "3s", requires = "once", conflicts_with_all = NOT_ONCE, value_parser = sampling)]
     sample: Sampling,
 
     /// Zeroed memory that may be added to fill superpages, as a share of a process's resident memory.
-    #[arg(long, value_name = "SHARE", default_value = "3%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "3%", requires = "once", conflicts_with_all = NOT_ONCE, value_parser = share)]
     fill: f64,
 
     /// Memory that stays available on the machine.
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", requires = "once", conflicts_with_all = NOT_ONCE, value_parser = size)]
     headroom: ByteSize,
 
     /// Largest share of the time spent in calls that hold up a process.
-    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "25%", requires = "act", conflicts_with_all = NOT_ACTS, value_parser = share)]
     duty: f64,
 
     /// Go on although superpages are forbidden: `thp-never` (transparent_hugepage/enabled), `userfaultfd`; repeatable.
-    #[arg(long = "override", value_name = "WHAT", value_parser = overridden)]
+    #[arg(long = "override", value_name = "WHAT", requires = "once", conflicts_with_all = NOT_ONCE, value_parser = overridden)]
     overrides: Vec<Forbidden>,
 }
 

@@ -15,9 +15,6 @@ pub fn forbidden(what: Forbidden) -> &'static str {
         Forbidden::Userfaultfd => {
             "it has a userfaultfd: a program serves its page faults; --override userfaultfd"
         }
-        Forbidden::Locked => {
-            "it has locked memory (mlock), whose superpages could not be split again; --once makes those of its other memory"
-        }
         Forbidden::UserfaultfdUnknown => {
             "whether it has a userfaultfd is unknown: /proc/PID/fd cannot be read"
         }
@@ -40,7 +37,7 @@ pub fn ineligible(why: Ineligible) -> &'static str {
 /// Why memory stays on base pages.
 pub fn skip(why: Skip) -> &'static str {
     match why {
-        Skip::Sparse => "filling it would exceed --fill",
+        Skip::Sparse => "filling it would add more memory than allowed (--fill)",
         Skip::Swapped => "it has pages in swap",
         Skip::SharedByFork => "other processes share its pages after a fork",
         Skip::Refused => "the kernel refuses (EINVAL): MADV_NOHUGEPAGE, or the mapping changed",
@@ -72,5 +69,50 @@ pub fn kept(why: Kept) -> &'static str {
         }
         Kept::Denied => "not permitted (EPERM): CAP_SYS_NICE",
         Kept::NoTime => "the time was over (--within)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_guide_has_each_reason_for_which_memory_is_not_switched() {
+        let mut rows = BTreeMap::<String, [&str; 2]>::new();
+        let name = |value| serde_json::to_value(value).ok()?.as_str().map(str::to_string);
+        for one in Skip::ALL {
+            rows.entry(name(serde_json::json!(one)).unwrap()).or_default()[0] = skip(*one);
+        }
+        for one in Kept::ALL {
+            rows.entry(name(serde_json::json!(one)).unwrap()).or_default()[1] = kept(*one);
+        }
+        let table: String = rows
+            .iter()
+            .map(|(name, [made, split])| format!("| `{name}` | {made} | {split} |\n"))
+            .collect();
+        let guide = include_str!("../../../../../docs/guide/running.md");
+        assert!(
+            guide.ends_with(&table) || guide.contains(&format!("{table}\n")),
+            "the guide lacks\n{table}"
+        );
+    }
+
+    #[test]
+    fn the_guide_has_how_much_memory_superpages_may_add() {
+        let guide = include_str!("../../../../../docs/guide/manage.md");
+        let command = <crate::Cli as clap::CommandFactory>::command();
+        let manage = command.find_subcommand("manage").unwrap();
+        let fill = manage.get_arguments().find(|one| one.get_id() == "fill").unwrap();
+        let default = fill.get_default_values()[0].to_str().unwrap();
+        assert_eq!(operations::jobs::arms::share(default), Ok(::manage::FILL));
+        let share = |share: f64| format!("{} %", (100.0 * share).round());
+        for (command, most) in
+            [("manage --once", ::manage::FILL), ("compare --pid", ::manage::FILL_COMPARED)]
+        {
+            let row = format!("| `{command}` | {} of", share(most));
+            assert!(guide.contains(&row), "the guide has no row {row}");
+        }
     }
 }

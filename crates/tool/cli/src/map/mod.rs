@@ -11,6 +11,7 @@ use std::time::Duration;
 use ::advise::Remedy;
 use host::{Root, Unknown};
 use launch::Word;
+use operations::jobs::arms::time;
 use operations::reporter::Progress;
 use serde::Serialize;
 use services::map::{CgroupMemory, ExplainedExtent, Options, ProcessMap};
@@ -376,33 +377,4 @@ fn unread(root: &Root, process: &Process, error: SpaceError) -> Failure {
 
 fn processes(count: usize) -> String {
     report::format::counted(count, "process", "processes")
-}
-
-/// Parses `50ms`, `2s` or `1m`.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("invalid time `{text}`: expected e.g. 50ms, 2s or 1m");
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
-    let split = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, unit) = split.ok_or_else(wrong)?;
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = number * unit;
-    match seconds.is_finite() && (0.0..=86_400.0).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(wrong()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_a_unit() {
-        assert_eq!(time("50ms"), Ok(Duration::from_millis(50)));
-        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "5", "ms", "-1s", "NaNs", "1e300s", "5h"] {
-            assert!(time(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -292,11 +292,6 @@ fn heading(query: &Query, width: usize) -> String {
     let user = user_column("USER", query.view == View::Processes, width >= WIDE);
     let mut text = format!(" {first:>FIRST$}{user}");
     for (name, wide, sort) in FIGURES {
-        let name = match (name, query.view) {
-            // A sum in which memory that processes share counts for each.
-            ("RES", View::Units | View::Cgroups) => "RES+",
-            (name, _) => name,
-        };
         // The column that sorts is marked.
         let mark = if sort == Some(query.sort) { "*" } else { "" };
         text +=
@@ -338,8 +333,10 @@ fn row(line: &Line, width: usize) -> String {
     let is_process = matches!(line.key, RowKey::Process(..));
     let user = user_column(line.user.as_deref().unwrap_or("-"), is_process, is_wide);
     let mut text = format!("{first:>FIRST$}{user}");
-    for ((_, wide, _), cell) in FIGURES.iter().zip(figures(line, is_wide)) {
-        text += &format!(" {cell:>wide$}");
+    let mut mark = " ";
+    for ((name, wide, _), cell) in FIGURES.iter().zip(figures(line, is_wide)) {
+        text += &format!("{mark}{cell:>wide$}");
+        mark = if *name == "RES" && line.is_sum { "+" } else { " " };
     }
     if is_wide {
         text += &format!(" {:>5}", known_short(line.faults.1, per_second));
@@ -513,8 +510,8 @@ fn age(seconds: f64) -> String {
 const HELP: &str = "\
 superpage top: where memory is on superpages
 
-RES    resident memory, with hugetlb pages. RES+: memory that processes share
-       counts for each of them; so does SUPER
+RES    resident memory; + where memory that processes share counts for each of
+       them, as it does in SUPER (no cgroup has these processes alone)
 COV    share of the resident memory on superpages, by page tables
 SUPER  memory on superpages: THP mapped as a whole, and hugetlb pages (not mTHP)
 COULD  base pages in aligned private anonymous blocks at least half resident;
@@ -588,10 +585,10 @@ khugepaged collapses 1.5/s | fallbacks 0/s | compaction stalls unknown
         assert_eq!(
             lines[4..8],
             [
-                "    READ USER     *RES+  COV SUPER COULD  SWAP FLT/S  AGE MAJ/S UNIT",
-                ">    3/3 -         180M  71%  128M   90M     0   180   9s   1.5 db.service",
-                "     2/3 -         150M  46%   60M   65M     0   150   8s   1.5 (no unit)",
-                "     3/3 -         120M  65%   78M   60M     0   110   7s   1.0 web.service",
+                "    READ USER      *RES  COV SUPER COULD  SWAP FLT/S  AGE MAJ/S UNIT",
+                ">    3/3 -         180M+ 71%  128M   90M     0   180   9s   1.5 db.service",
+                "     2/3 -         150M+ 46%   60M   65M     0   150   8s   1.5 (no unit)",
+                "     3/3 -         120M+ 65%   78M   60M     0   110   7s   1.0 web.service",
             ]
         );
     }

@@ -115,8 +115,7 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
     let rows = query.lines(sample).iter().map(cells).collect();
     let mut text = show::table(&header, rows, &[1, 10]);
     if view != View::Processes {
-        text +=
-            "\nresident, superpages: sums; memory that processes share counts for each of them\n";
+        text += "\n+, and superpages: sums in which memory that processes share counts for each of them\n";
     }
     text += match sample.machine.thp_mode.as_deref() {
         Some("madvise") => {
@@ -151,7 +150,7 @@ fn cells(line: &Line) -> Vec<String> {
     vec![
         first,
         format::escaped(line.user.as_deref().unwrap_or("-")),
-        known(line.resident),
+        known(line.resident) + if line.is_sum { "+" } else { "" },
         coverage,
         known(memory.map(|memory| memory.superpages)),
         known(memory.and_then(|memory| memory.possible)),

@@ -73,6 +73,8 @@ pub struct Line {
     pub place: Option<(Option<String>, Option<String>)>,
     /// Resident bytes.
     pub resident: Option<ByteSize>,
+    /// Whether memory that processes share counts in `resident` for each of them.
+    pub is_sum: bool,
     /// Memory by page tables.
     pub memory: Option<Mapped>,
     /// Bytes in swap.
@@ -96,6 +98,7 @@ impl Line {
             user: row.user.clone().or(id),
             place: Some((row.unit.clone(), row.cgroup.clone())),
             resident: row.resident,
+            is_sum: false,
             memory: row.memory,
             swap: row.swap,
             faults: (row.minor_faults, row.major_faults),
@@ -112,7 +115,10 @@ impl Line {
             name,
             user: group.user.clone(),
             place: None,
-            resident: group.resident,
+            resident: group.resident_once.or(group.resident),
+            is_sum: group.resident_once.is_none()
+                && group.resident.is_some()
+                && group.processes > 1,
             memory: group.memory,
             swap: group.swap,
             faults: (group.minor_faults, group.major_faults),

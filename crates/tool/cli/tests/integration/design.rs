@@ -18,9 +18,16 @@ fn lists_are_the_same_for_people_and_programs() {
     let document = json(&["design", "--json"]);
     assert_eq!(document["schema"], "superpage.designs/1");
     let designs = document["designs"].as_array().unwrap();
-    assert_eq!(table.lines().count(), designs.len() + 1);
+    let (rows, choices) = table.split_once("\n\n").unwrap();
+    assert_eq!(rows.lines().count(), designs.len() + 1);
+    let kept = |name: &str| designs.iter().find(|it| it["name"] == name).unwrap()["manage"].clone();
+    assert_eq!(["hugetlb", "hawkeye-g", "freebsd", "ingens"].map(kept), [false, false, true, true]);
+    for name in ["sync-64", "freebsd", "ingens"] {
+        assert!(choices.contains(&format!(": {name}, ")), "{choices}");
+    }
     assert!(designs.len() > 10, "{table}");
-    for (line, design) in table.lines().skip(1).zip(designs) {
+    for (line, design) in rows.lines().skip(1).zip(designs) {
+        assert_eq!(line.contains("  yes  "), design["manage"] == true, "{line}");
         assert!(line.trim_start().starts_with(design["name"].as_str().unwrap()), "{line}");
         assert!(line.ends_with(design["summary"].as_str().unwrap()), "{line}");
     }

@@ -33,6 +33,26 @@ fn mistakes_are_told_one_a_line_with_file_line_and_remedy() {
     refused(&missing, 2, "/nonexistent/manage.toml: cannot be read");
 }
 
+#[test]
+fn a_flag_that_means_nothing_in_a_mode_is_refused() {
+    let own = std::process::id().to_string();
+    for (words, part) in [
+        (vec!["--undo", "--sample", "3s"], "'--undo' cannot be used with '--sample"),
+        (vec!["--undo", "--fill", "3%"], "cannot be used with"),
+        (vec!["--undo", "--require-coverage", "95%"], "cannot be used with"),
+        (vec!["--status", "--within", "3s"], "cannot be used with"),
+        (vec!["--check-config", "--dry-run"], "cannot be used with"),
+        // Else this would be a manager.
+        (vec!["--dry-run"], "--once"),
+        (vec!["--sample", "3s"], "--once"),
+        (vec!["--once", "--pid", &own, "--sample", "90ms"], "0.1 to 60 seconds"),
+    ] {
+        refused(&run(&[&["manage"], &words[..]].concat()), 2, part);
+    }
+    let sampled = run(&["manage", "--once", "--dry-run", "--pid", &own, "--sample", "300ms"]);
+    assert!(matches!(sampled.status.code(), Some(0 | 3)), "{}", stderr(&sampled));
+}
+
 /// A program that sleeps until it is dropped.
 struct Sleep(Child);
 

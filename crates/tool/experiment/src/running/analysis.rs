@@ -31,6 +31,82 @@ pub struct Analysis {
     pub superpages_over_found: Option<f64>,
     /// Seconds of all rounds, with their switches.
     pub round_seconds: f64,
+    /// All blocks, by what they count for.
+    pub counts: Counts,
+}
+
+/// The blocks of a document, by what they count for; each block once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Of the memory as it was found.
+    pub as_found: u32,
+    /// Of the arms, before the first round.
+    pub warm_ups: u32,
+    /// Of whole rounds: those of the verdicts.
+    pub counted: u32,
+    /// Coverage out of the arm's bounds, at either end.
+    pub wrong_pages: u32,
+    /// No memory that could be on superpages.
+    pub nothing_eligible: u32,
+    /// No figure of the metric.
+    pub without_figure: u32,
+    /// Evidence, but of a round that is not whole.
+    pub of_dropped_rounds: u32,
+}
+
+impl Counts {
+    fn of(document: &Document) -> Self {
+        let in_round = |round: u32| {
+            let measured = document
+                .blocks
+                .iter()
+                .filter(move |block| block.purpose == Purpose::Measured && block.round == round);
+            measured.map(|block| fault(document, block))
+        };
+        let is_whole = |round: u32| {
+            let good = in_round(round).filter(Option::is_none).count();
+            good == 2 * document.arms.len()
+        };
+        let mut counts = Self::default();
+        for block in &document.blocks {
+            let count = match (block.purpose, fault(document, block)) {
+                (Purpose::AsFound, _) => &mut counts.as_found,
+                (Purpose::WarmUp, _) => &mut counts.warm_ups,
+                (Purpose::Measured, Some(Fault::Before(_) | Fault::After(_))) => {
+                    &mut counts.wrong_pages
+                }
+                (Purpose::Measured, Some(Fault::NothingEligible)) => &mut counts.nothing_eligible,
+                (Purpose::Measured, Some(Fault::NoValue)) => &mut counts.without_figure,
+                (Purpose::Measured, None) if is_whole(block.round) => &mut counts.counted,
+                (Purpose::Measured, None) => &mut counts.of_dropped_rounds,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// The sum in words: `34 blocks = 4 as found + 2 warm-ups + …`.
+    pub fn words(&self) -> String {
+        let parts = [
+            (self.as_found, "as found"),
+            (self.warm_ups, "before the rounds"),
+            (self.counted, "of the verdict"),
+            (self.wrong_pages, "discarded for their pages"),
+            (self.nothing_eligible, "discarded without eligible memory"),
+            (self.without_figure, "discarded without a figure"),
+            (self.of_dropped_rounds, "of rounds that are not whole"),
+        ];
+        let all: u32 = parts.iter().map(|(count, _)| count).sum();
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+        format!("{} = {}", report::format::counted(all, "block", "blocks"), parts.join(" + "))
+    }
+}
+
+/// Why a block is no evidence about its arm; the memory as it was found has none.
+fn fault(document: &Document, block: &Block) -> Option<Fault> {
+    let arm = document.arms.get(block.arm? as usize)?;
+    block.fault(arm, &document.settings.bounds)
 }
 
 /// Summary of an arm's measured blocks. Medians, unless stated otherwise; unknown is `null`.
@@ -87,9 +163,13 @@ pub fn analyse(document: &Document) -> Analysis {
         let compared = compare(index);
         let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
         // Blocks without the pages of their arm are left out of `values`.
-        let verdict = match document.stopped {
+        let verdict = match &document.stopped {
             Stopped::Dropped => {
                 Verdict::NoData { why: "most rounds had a block that is no evidence".to_string() }
+            }
+            Stopped::Executed { process } => {
+                let process = report::format::name(process, 60);
+                Verdict::NoData { why: format!("{process} executed another program") }
             }
             _ => verdict(&Effect::AsPromised, compared.as_ref(), &margin),
         };
@@ -119,6 +199,7 @@ pub fn analyse(document: &Document) -> Analysis {
         rounds,
         dropped_rounds: begun.saturating_sub(rounds),
         round_seconds: (document.elapsed_seconds - warm_up_seconds).max(0.0),
+        counts: Counts::of(document),
     }
 }
 

@@ -258,6 +258,7 @@ fn all(document: &Document, analysis: &Analysis) -> Element {
     });
     let discarded: Vec<Element> = discarded.collect();
     let section = el("section").add(el("h2").text("All blocks in numbers"));
+    let section = section.add(el("p").text(format!("{}.", analysis.counts.words())));
     let section = match discarded.is_empty() {
         true => section,
         false => section.add(el("p").text("Discarded:")).add(el("ul").all(discarded)),

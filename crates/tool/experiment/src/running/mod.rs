@@ -57,6 +57,9 @@ pub struct Switched {
     /// Superpages that were split.
     #[serde(deserialize_with = "units::count")]
     pub split: u64,
+    /// Superpages that could not be split.
+    #[serde(default, deserialize_with = "units::count")]
+    pub kept: u64,
     /// Bytes of memory that could not be switched, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Duration of the switch in seconds.
@@ -81,6 +84,9 @@ pub enum SwitchError {
     /// A process of the service ended.
     #[error("{0} ended")]
     Ended(String),
+    /// A process of the service executed another program, whose memory is another one.
+    #[error("{0} executed another program")]
+    Executed(String),
     /// The machine or the user's rights do not allow it.
     #[error("{0}")]
     Cannot(String),
@@ -91,7 +97,7 @@ pub trait Switch {
     /// Brings all memory that can be switched into a state. Places that resist are counted, and are no error.
     ///
     /// # Errors
-    /// A process ended, or nothing can be switched.
+    /// A process ended or executed another program, or nothing can be switched.
     fn switch(&mut self, to: Pages) -> Result<Switched, SwitchError>;
 
     /// Reads where the memory is.

@@ -171,6 +171,11 @@ pub enum Stopped {
         /// The process, as text.
         process: String,
     },
+    /// A process of the service executed another program. There is no verdict: blocks may be of either program.
+    Executed {
+        /// The process, as text.
+        process: String,
+    },
     /// Most rounds had a block that is no evidence.
     Dropped,
 }
@@ -185,6 +190,7 @@ impl Stopped {
             | Self::MaxTime
             | Self::Interrupted
             | Self::Ended { .. }
+            | Self::Executed { .. }
             | Self::Dropped => End::Other,
         }
     }
@@ -280,6 +286,7 @@ impl<'a> Session<'a> {
             Ok(stopped) => stopped,
             Err(Halt::Interrupted) => Stopped::Interrupted,
             Err(Halt::Switch(SwitchError::Ended(process))) => Stopped::Ended { process },
+            Err(Halt::Switch(SwitchError::Executed(process))) => Stopped::Executed { process },
             Err(Halt::Switch(error)) => return Err(error),
         };
         let Running { blocks, looks, .. } = running;

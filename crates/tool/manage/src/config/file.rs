@@ -6,15 +6,15 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use design::{Design, DesignError, designs};
+use design::{Design, DesignError};
 use host::Root;
 use regex::Regex;
-use toml_keys::{DeValue, Field, FileError, Problem, Reader, guess, quoted, word, wrong};
+use toml_keys::{DeValue, Field, FileError, Problem, Reader, quoted, word, wrong};
 use units::ByteSize;
 
 use super::{
     Amount, Conditions, Config, ConfigError, DROP_INS, Gets, Glob, Limits, MAIN, Machine, Mode,
-    Override, Place, Rule, Sources, directory, keepable,
+    Override, Place, Rule, Sources, directory, keepable, known,
 };
 
 /// Maximum size of a file in bytes.
@@ -317,17 +317,7 @@ fn gets(
                 return Ok(None);
             }
         },
-        false => designs::find(name).map_err(|error| match error {
-            DesignError::Unknown { nearest, known, .. } => {
-                let names = known.join(", ");
-                format!(
-                    "unknown design {}{} known designs: {names}",
-                    quoted(name),
-                    guess(nearest, "\"")
-                )
-            }
-            file @ DesignError::File { .. } => file.to_string(),
-        })?,
+        false => known(name)?,
     };
     keepable(design).map(|design| Some(Gets::Design(design)))
 }

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use design::{Design, designs};
+use design::{Design, DesignError, designs};
 use host::Root;
 use policy::{LaunchPages, Scale};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use services::Process;
-use toml_keys::FileError;
+use toml_keys::{FileError, guess, quoted};
 use units::ByteSize;
 
 pub use give_back::{Cause, Shortage};
@@ -34,6 +34,45 @@ pub const DROP_INS: &str = "/etc/superpage/manage.d";
 
 /// Why the memory limits of a process are unknown ([`Outcome::UnknownLimits`]), and the remedy.
 pub const HIDDEN: &str = "its cgroup is outside this container's: mount the host's /sys/fs/cgroup";
+
+/// A design for a purpose.
+#[derive(Debug)]
+pub struct Choice {
+    /// What matters to the service.
+    pub purpose: &'static str,
+    /// Name or alias of the preset.
+    pub design: &'static str,
+    /// What the design does there.
+    pub what: &'static str,
+}
+
+/// What to choose among the designs that can be kept in force ([`can_keep`]).
+pub const CHOICES: [Choice; 3] = [
+    Choice {
+        purpose: "throughput",
+        design: "sync-64",
+        what: "a superpage for each 2 MiB of which 64 base pages are in use",
+    },
+    Choice {
+        purpose: "least memory",
+        design: "freebsd",
+        what: "a superpage only where all 512 base pages are in use: adds no memory",
+    },
+    Choice {
+        purpose: "short stalls",
+        design: "ingens",
+        what: "at most 8 superpages in 10 s, where 460 of 512 base pages are in use",
+    },
+];
+
+/// The choices in a line, and where the other designs are.
+pub fn choice() -> String {
+    let one = |choice: &Choice| format!("for {} {}", choice.purpose, choice.design);
+    format!(
+        "choose {}; `superpage design list` marks what can be kept in force",
+        CHOICES.iter().map(one).collect::<Vec<_>>().join(", ")
+    )
+}
 
 /// Where a configuration is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -391,33 +430,48 @@ fn has_hidden_cgroup(process: &Process) -> bool {
 
 /// The design that a process asks for.
 fn requested(name: &str) -> Outcome {
-    let found = designs::find(name).map_err(|error| error.to_string());
-    match found.and_then(keepable) {
+    match known(name).and_then(keepable) {
         Ok(design) => Outcome::Keep(design),
         Err(why) => Outcome::BadRequest { asked: name.to_string(), why },
     }
 }
 
-/// Checks that a design can be kept in force on running processes.
+/// Finds a preset.
+fn known(name: &str) -> Result<Design, String> {
+    designs::find(name).map_err(|error| match error {
+        DesignError::Unknown { nearest, .. } => {
+            format!("unknown design {}{} {}", quoted(name), guess(nearest, "\""), choice())
+        }
+        file @ DesignError::File { .. } => file.to_string(),
+    })
+}
+
+/// Returns the design if it can be kept in force; the error names it, and says what to choose.
 fn keepable(design: Design) -> Result<Arc<Design>, String> {
+    match can_keep(&design) {
+        Ok(()) => Ok(Arc::new(design)),
+        Err(why) => {
+            Err(format!("design {} cannot be kept in force: {why}; {}", design.name, choice()))
+        }
+    }
+}
+
+/// Checks that a design can be kept in force on running processes.
+///
+/// # Errors
+/// Why not.
+pub fn can_keep(design: &Design) -> Result<(), String> {
     let policy = design.policy(Scale::X86);
-    let cannot = |why: &str| Err(format!("design {} cannot be kept in force: {why}", design.name));
     match policy.launch().pages {
         LaunchPages::Base => {
-            return cannot(
-                "it makes no superpages; to leave processes alone write leave-alone = true",
-            );
+            Err("it makes no superpages; to leave processes alone write leave-alone = true"
+                .to_string())
         }
         LaunchPages::Pool => {
-            return cannot(
-                "its superpages are pages of a pool, which a running process cannot get",
-            );
+            Err("its superpages are pages of a pool, which a running process cannot get"
+                .to_string())
         }
-        LaunchPages::Transparent | LaunchPages::OwnKernel => {}
-    }
-    match live::check_design(&policy) {
-        Ok(()) => Ok(Arc::new(design)),
-        Err(why) => cannot(&why),
+        LaunchPages::Transparent | LaunchPages::OwnKernel => live::check_design(&policy),
     }
 }
 

@@ -177,7 +177,11 @@ fn every_mistake_is_told_with_its_line_and_what_would_be_right() {
         (&rule("leave-alone = true\nmode = \"observe\""), 4, &["rule.mode", "has no effect"]),
         (&rule("desing = \"sync-64\""), 3, &["did you mean `design`?"]),
         (&rule("design = 3"), 3, &["is an integer", "as-requested"]),
-        (&rule("design = \"sync64\""), 3, &["unknown design", "did you mean \"sync-64\"?"]),
+        (
+            &rule("design = \"sync64\""),
+            3,
+            &["unknown design", "did you mean \"sync-64\"?", "for least memory"],
+        ),
         (&rule("design = \"hugetlb\""), 3, &["pages of a pool"]),
         (&rule("design = \"base\""), 3, &["makes no superpages", "leave-alone = true"]),
         (
@@ -460,6 +464,13 @@ fn designs_that_can_be_kept_in_force() {
         .collect();
     for name in ["quicksilver-sync-1", "quicksilver-sync-64", "quicksilver-async-64", "navarro"] {
         assert!(kept.contains(&name), "{name}: {kept:?}");
+    }
+    let guide = include_str!("../../../../../docs/guide/manage.md");
+    for choice in &CHOICES {
+        let row = format!("| {} | `{}` | {} |", choice.purpose, choice.design, choice.what);
+        assert!(guide.contains(&row), "the guide has no row {row}");
+        let preset = designs::preset(choice.design).unwrap();
+        assert!(kept.contains(&preset.name), "{choice:?}: {kept:?}");
     }
 }
 

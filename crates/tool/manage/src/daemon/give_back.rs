@@ -3,7 +3,7 @@
 //! Only superpages that were made here are looked at. A split gives their pages of zeros back to the kernel. Whether a
 //! page is idle is not known: no kernel interface tells it of another process without changing it. See docs/decisions/manage.md#8.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -39,10 +39,23 @@ pub struct GivenBack {
 
 /// Processes whose control group has little memory left.
 pub fn short_groups(root: &Root, processes: &[Process]) -> BTreeSet<Pid> {
-    let is_short = |pid: Pid| {
-        cgroup::memory_available_of(root, pid).is_some_and(|left| left.bytes() < LEAST_IN_GROUP)
-    };
-    processes.iter().map(|process| process.pid).filter(|pid| is_short(*pid)).collect()
+    // A group's files are read once, not for each of its processes.
+    let mut known = BTreeMap::<&str, bool>::new();
+    let mut short = BTreeSet::new();
+    for process in processes {
+        let read = || {
+            let left = cgroup::memory_available_of(root, process.pid);
+            left.is_some_and(|left| left.bytes() < LEAST_IN_GROUP)
+        };
+        let is_short = match process.cgroup.as_deref() {
+            Some(group) => *known.entry(group).or_insert_with(read),
+            None => read(),
+        };
+        if is_short {
+            short.insert(process.pid);
+        }
+    }
+    short
 }
 
 /// Splits superpages of a process that are mostly zero.

@@ -14,6 +14,7 @@ use units::{ByteSize, PageSize, Pid};
 use super::lock;
 use super::status::{Pause, Status};
 use crate::config::Limits;
+use crate::memory::Memory;
 use crate::realtime::Realtime;
 use crate::record::Record;
 
@@ -32,6 +33,10 @@ const LEAST_REST: Duration = Duration::from_millis(500);
 const MOST_REST: Duration = Duration::from_secs(600);
 /// Why no superpage is made in a control group.
 const SHORT_GROUP: &str = "the control group has too little memory left";
+/// Why no superpage is made of locked memory: the kernel splits it only once the program unlocks it.
+const LOCKED: &str = "the memory is locked (mlock): it could not be split again";
+/// How long it is believed that a process has no locked memory.
+const UNLOCKED: Duration = Duration::from_secs(1);
 /// Pause where memory is short or a realtime task is running.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -47,6 +52,8 @@ pub struct Ledger {
     until: BTreeMap<(Pid, u64), Instant>,
     /// Failures in a row.
     failures: BTreeMap<(Pid, u64), u8>,
+    /// Processes without locked memory, and when that was read.
+    unlocked: BTreeMap<Pid, Instant>,
     /// The address of the superpage that was looked at last, to give it back.
     looked_to: BTreeMap<Pid, u64>,
     realtime: Realtime,
@@ -74,6 +81,7 @@ impl Ledger {
             records: BTreeMap::new(),
             until: BTreeMap::new(),
             failures: BTreeMap::new(),
+            unlocked: BTreeMap::new(),
             looked_to: BTreeMap::new(),
             memory: (None, None),
             calls: VecDeque::new(),
@@ -103,6 +111,7 @@ impl Ledger {
         let processes = &self.processes;
         self.until.retain(|(pid, _), until| processes.contains_key(pid) && *until > now);
         self.failures.retain(|(pid, _), _| processes.contains_key(pid));
+        self.unlocked.retain(|pid, _| processes.contains_key(pid));
         self.looked_to.retain(|pid, _| processes.contains_key(pid));
     }
 
@@ -176,6 +185,29 @@ impl Ledger {
         let rest = LEAST_REST.saturating_mul(1 << (*failures).min(16)).min(MOST_REST);
         *failures = failures.saturating_add(1);
         self.until.insert((pid, start), now + rest);
+    }
+
+    /// The blocks of a process that are not locked in memory.
+    fn without_locked(&mut self, pid: Pid, starts: Vec<u64>, now: Instant) -> Vec<u64> {
+        if self.unlocked.get(&pid).is_some_and(|at| now < *at + UNLOCKED) {
+            return starts;
+        }
+        // A process that ended has no superpages to make.
+        let memory = self.processes.get(&pid).map(|process| Memory::open(&self.root, process));
+        let Some(Ok(memory)) = memory else { return Vec::new() };
+        if !memory.has_locked() {
+            self.unlocked.insert(pid, now);
+            return starts;
+        }
+        let (locked, free): (Vec<u64>, Vec<u64>) =
+            starts.into_iter().partition(|start| memory.is_locked(*start));
+        for start in &locked {
+            self.has_failed(pid, *start, now);
+        }
+        if !locked.is_empty() {
+            *self.unmade.entry(LOCKED).or_default() += locked.len() as u64;
+        }
+        free
     }
 
     /// Whether a process's control group has memory for another superpage. Filled pages are charged, and during the call
@@ -264,6 +296,7 @@ impl Supervisor for Keeper {
         let may =
             |start: &&u64| ledger.until.get(&(pid, **start)).is_none_or(|until| *until <= now);
         let may: Vec<u64> = starts.iter().filter(may).copied().collect();
+        let may = ledger.without_locked(pid, may, now);
         // Nothing is made without a record to undo it.
         let recorded = ledger
             .record(pid)

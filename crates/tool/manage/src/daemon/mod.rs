@@ -238,6 +238,8 @@ impl Daemon {
     }
 
     fn count(&mut self) {
+        self.status.pid = Some(sys::param::own_pid());
+        self.status.configuration.clone_from(&self.config.files);
         lock(&self.ledger).count(&mut self.status);
         let kept: BTreeSet<Pid> = self.members.kept().map(|found| found.process.pid).collect();
         self.status.processes.retain(|one| kept.contains(&one.pid));

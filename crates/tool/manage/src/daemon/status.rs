@@ -1,6 +1,7 @@
 //! What the manager keeps in force, as data.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use host::Root;
 use policy::Scale;
@@ -26,6 +27,12 @@ pub enum Pause {
 /// The manager's state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// The manager; `None`: a manager of an earlier version.
+    #[serde(default)]
+    pub pid: Option<Pid>,
+    /// The files of the configuration in force, in the order in which they were read.
+    #[serde(default)]
+    pub configuration: Vec<PathBuf>,
     /// Number of processes in which superpages are made.
     pub members: u64,
     /// Number of processes that are observed.

@@ -40,6 +40,11 @@ pub enum LockError {
         /// The process; `None`: it has not written its pid yet.
         holder: Option<Pid>,
     },
+    /// A comparison switches the memory of processes.
+    #[error(
+        "superpage compare switches the memory of a running service now; start the manager when it has ended"
+    )]
+    Comparing,
     /// The file cannot be used.
     #[error("cannot {doing} the lock {}: {source}{}", path.display(), remedy(source))]
     Io {
@@ -62,17 +67,17 @@ impl OnlyManager {
         if let Some(directory) = path.parent() {
             make(directory).map_err(|source| io("make the directory of", source))?;
         }
-        let mut options = sys::trust::no_links();
-        // Readable by all: a second manager reads the pid of the first.
-        options.create(true).truncate(false).read(true).write(true).mode(0o644);
-        let mut file = options.open(path).map_err(|source| io("open", source))?;
+        let mut file = open(path).map_err(|source| io("open", source))?;
         let end = Instant::now() + LOOKED_AT;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(STEP),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(LockError::Held { holder: holder(&file) });
+                    return Err(match file.try_lock_shared() {
+                        Ok(()) => LockError::Comparing,
+                        Err(_) => LockError::Held { holder: holder(&file) },
+                    });
                 }
                 Err(TryLockError::Error(source)) => return Err(io("take", source)),
             }
@@ -82,6 +87,43 @@ impl OnlyManager {
         let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
         Ok(Self { file })
     }
+}
+
+/// The right to switch the memory of processes, in which no manager starts. Several processes can have it.
+#[derive(Debug)]
+pub struct NoManager {
+    file: File,
+}
+
+impl NoManager {
+    /// Takes the lock of the file at `path`, shared. Makes its directory.
+    ///
+    /// # Errors
+    /// A manager holds the lock, or the file cannot be used.
+    pub fn new(path: &Path) -> Result<Self, LockError> {
+        let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
+        if let Some(directory) = path.parent() {
+            make(directory).map_err(|source| io("make the directory of", source))?;
+        }
+        let file = open(path).map_err(|source| io("open", source))?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Self { file }),
+            Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
+            Err(TryLockError::Error(source)) => Err(io("take", source)),
+        }
+    }
+}
+
+impl Drop for NoManager {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
+/// Opens the file of the lock. Readable by all: a second manager reads the pid of the first.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = sys::trust::no_links();
+    options.create(true).truncate(false).read(true).write(true).mode(0o644).open(path)
 }
 
 /// Looks whether a process manages the machine's processes. Writes nothing. Takes the lock, shared, for a moment.
@@ -156,8 +198,13 @@ mod tests {
         assert!(
             matches!(check_unmanaged(&path), Err(LockError::Held { holder: Some(pid) }) if pid == own)
         );
+        assert!(matches!(NoManager::new(&path), Err(LockError::Held { .. })));
         drop(first);
         check_unmanaged(&path).unwrap();
+        let comparisons = [NoManager::new(&path).unwrap(), NoManager::new(&path).unwrap()];
+        assert!(matches!(OnlyManager::new(&path), Err(LockError::Comparing)));
+        check_unmanaged(&path).unwrap();
+        drop(comparisons);
         check_unmanaged(&dir.path().join("none")).unwrap();
         OnlyManager::new(&path).unwrap();
     }

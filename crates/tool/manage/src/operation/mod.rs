@@ -3,5 +3,5 @@
 mod lock;
 mod notify;
 
-pub use lock::{LOCK, LockError, OnlyManager, check_unmanaged};
+pub use lock::{LOCK, LockError, NoManager, OnlyManager, check_unmanaged};
 pub use notify::{Notifier, NotifyError, Watchdog, WatchdogError};

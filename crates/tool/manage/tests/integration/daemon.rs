@@ -1,5 +1,6 @@
 //! The manager on a real process.
 
+use std::io::BufRead;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -127,4 +128,52 @@ fn what_is_observed_is_not_changed_and_a_typo_leaves_the_configuration_in_force(
         assert!(kept.would_make.unwrap() >= 24, "{kept:?}");
     }
     assert!(record::recorded(&Root::real(), dir.path()).unwrap().is_empty());
+}
+
+/// A program of which the first two superpages' memory is locked, and seven more are not; prints the first address.
+const LOCKS: &str = "
+import ctypes, mmap, sys, time
+memory = mmap.mmap(-1, 20 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.write(b'x' * (20 << 20))
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+start = (start + (2 << 20) - 1) & ~((2 << 20) - 1)
+print(start if ctypes.CDLL(None).mlock(ctypes.c_void_p(start), ctypes.c_size_t(4 << 20)) == 0 else 0, flush=True)
+time.sleep(600)
+";
+
+#[test]
+fn locked_memory_is_left_alone_and_the_other_memory_of_the_process_is_not() {
+    testkit::require!(may_collapse(), "superpages cannot be made in another process here");
+    let dir = tempfile::tempdir().unwrap();
+    let tag = format!("locks-{}", std::process::id());
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", LOCKS, &tag]).stdout(std::process::Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return testkit::skipped!("no python3") };
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let start: u64 = line.trim().parse().unwrap();
+    let text = format!("[[rule]]\ncommand = {tag:?}\ndesign = \"sync-64\"\nmode = \"enforce\"\n");
+    let is_met =
+        |status: &Status| status.made >= 7 && status.unmade.keys().any(|why| why.contains("mlock"));
+    let mut until = Until::new(is_met);
+    let process = services::Process::read(&Root::real(), units::Pid(child.id() as i32));
+    if start > 0 {
+        run(config(dir.path(), &text), dir.path(), &mut until);
+    }
+    let record =
+        superpage_manage::Record::open(&Root::real(), dir.path(), &process.unwrap().unwrap());
+    let made: Vec<u64> = record.map(|record| record.starts().collect()).unwrap_or_default();
+    let _ = child.kill();
+    let _ = child.wait();
+    let status = until.last;
+    if start == 0
+        || status.pause.is_some()
+        || !until.is_met && status.unmade.keys().any(|why| why.contains("ENOMEM"))
+    {
+        testkit::skipped!("memory cannot be locked, or no superpage is made here: {status:?}");
+        return;
+    }
+    assert!(until.is_met, "{status:?}");
+    let has = |at: u64| made.contains(&(start + at * (2 << 20)));
+    assert_eq!((0..9).map(has).collect::<Vec<_>>(), [&[false; 2][..], &[true; 7]].concat());
 }

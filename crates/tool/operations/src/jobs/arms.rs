@@ -1,6 +1,7 @@
 //! Parses arms and other flag values of `compare`, and plans the arms.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use experiment::document::{Arm, LeftOut};
 use experiment::stats::stopping::Rule;
@@ -84,16 +85,30 @@ pub fn confidence(text: &str) -> Result<Confidence, String> {
     Confidence::try_from(share(text)?).map_err(str::to_string)
 }
 
-/// Parses a time in seconds, `90`, `90s`, `5m`, `1h`.
+/// Parses a time above 0 into seconds: `90`, `90s`, `300ms`, `5m`, `1h`.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    parse_time(text)
+        .filter(|seconds| *seconds > 0.0)
+        .ok_or_else(|| "expected a time, e.g. 90, 90s, 300ms, 5m, 1h".to_string())
+}
+
+/// Parses a time of 0 or more, with its unit: a number alone may be meant in milliseconds.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+    parse_time(text)
+        .filter(|_| has_unit)
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("invalid time `{text}`: expected e.g. 50ms, 2s, 1m or 1h"))
+}
+
+/// Parses a time below 116 days into seconds.
+fn parse_time(text: &str) -> Option<f64> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let parsed = units.iter().find_map(|(unit, scale)| {
         let number: f64 = text.trim().strip_suffix(unit)?.parse().ok()?;
         Some(number * scale)
     });
-    parsed
-        .filter(|seconds| *seconds > 0.0 && *seconds < 1e7)
-        .ok_or_else(|| "expected a time, e.g. 90, 90s, 5m, 1h".to_string())
+    parsed.filter(|seconds| (0.0..1e7).contains(seconds))
 }
 
 /// Returns the minimum and maximum number of runs; a default yields to a given value.
@@ -235,6 +250,12 @@ mod tests {
         }
         assert_eq!(seconds("90"), Ok(90.0));
         assert_eq!(seconds("1.5m"), Ok(90.0));
+        assert_eq!(seconds("300ms"), Ok(0.3));
+        assert_eq!(time("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(time("0s"), Ok(Duration::ZERO));
+        for bad in ["", "5", "ms", "s", "-1s", "NaNs", "1e300s", "5x"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
         for bad in ["", "s", "0", "-1s", "5x", "inf", "NaN"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

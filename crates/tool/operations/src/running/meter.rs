@@ -14,6 +14,9 @@ use units::Pid;
 
 use crate::signals::{Interruption, how_it_ended};
 
+/// Further readings of a counter that printed nothing, and the pause before each.
+const EMPTY_READS: u32 = 5;
+const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Longest time of a command.
 const COMMAND_WITHIN: Duration = Duration::from_secs(300);
 /// Most bytes of a command's output, or of a page, that are read.
@@ -148,7 +151,20 @@ impl Reader {
                 (value, kind == Kind::Counter)
             }
             (Source::Command { command, regex }, None) => {
-                (printed(&self.run(command)?, regex.as_deref())?, self.metric.per.is_some())
+                let is_counter = self.metric.per.is_some();
+                let mut text = self.run(command)?;
+                // A service that writes its counter to a file may have emptied it just now.
+                for _ in 0..if is_counter { EMPTY_READS } else { 0 } {
+                    if !text.trim().is_empty() {
+                        break;
+                    }
+                    std::thread::sleep(EMPTY_PAUSE);
+                    text = self.run(command)?;
+                }
+                if text.trim().is_empty() {
+                    return Err(format!("`{command}` printed nothing"));
+                }
+                (printed(&text, regex.as_deref())?, is_counter)
             }
             (Source::Url { url, .. }, None) => return Err(format!("{url} was not parsed")),
         };
@@ -209,10 +225,13 @@ impl Meter for Reader {
 fn rate(per: Per, began: &Reading, now: &Reading) -> Result<f64, String> {
     let more = now.value - began.value;
     if more < 0.0 {
-        return Err(format!("the counter went back from {} to {}", began.value, now.value));
+        return Err(format!(
+            "the counter fell from {} to {}: the service reset it, or it is no counter (--metric-command compares a value)",
+            began.value, now.value
+        ));
     }
     if more == 0.0 {
-        return Err(format!("the counter stayed at {}", now.value));
+        return Err(format!("the counter stayed at {}: the service did no work", now.value));
     }
     let time = match per {
         Per::Second => now.at - began.at,
@@ -370,7 +389,20 @@ mod tests {
             reader.begin().unwrap();
             assert!(reader.end().unwrap_err().0.contains("stayed at 1000"));
             set("1");
-            assert!(reader.end().unwrap_err().0.contains("went back from 1000 to 1"));
+            assert!(reader.end().unwrap_err().0.contains("fell from 1000 to 1"));
+        }
+    }
+
+    #[test]
+    fn a_counter_that_is_being_written_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let seen = dir.path().join("seen");
+        // Prints nothing at first.
+        let command = format!("[ -e {0} ] && echo 7; touch {0}", seen.display());
+        assert_eq!(reader(&metric(&command, Some(Per::Second))).read().unwrap().value, 7.0);
+        for per in [None, Some(Per::Second)] {
+            let why = reader(&metric("true", per)).read().err().unwrap();
+            assert!(why.contains("printed nothing"), "{why}");
         }
     }
 

@@ -19,11 +19,12 @@ use experiment::stats::stopping::Rule;
 use experiment::verdict::Verdict;
 use host::{Root, Snapshot};
 use launch::Recipe;
-use manage::operation::{LOCK, LockError, check_unmanaged};
+use manage::operation::{LOCK, LockError, NoManager};
+use manage::record::Claim;
 use report::format;
 use services::Process;
 
-pub use switch::{Memories, Plan};
+pub use switch::{Memories, Plan, Price};
 
 use crate::Failure;
 use crate::compare::RuleArgs;
@@ -106,6 +107,8 @@ pub struct Compared {
 pub struct Plans {
     /// By process.
     pub processes: Vec<Plan>,
+    /// What a switch costs now; `None`: it could not be tried.
+    pub price: Option<Price>,
     /// The arms.
     pub arms: Vec<Arm>,
     /// The metric.
@@ -240,6 +243,7 @@ impl Request {
         let memories = self.open(Arc::default())?;
         Ok(Plans {
             processes: memories.plans().map_err(failure)?,
+            price: Price::measure(&Root::real()),
             arms: self.arms()?,
             metric: self.metric()?,
             settings: self.settings()?,
@@ -257,6 +261,18 @@ impl Request {
         Memories::open(&Root::real(), &self.processes, interruption).map_err(failure)
     }
 
+    /// Claims the processes, each of which one comparison switches at a time.
+    fn claim(&self) -> Result<Vec<Claim>, Failure> {
+        let (root, dir) = (Root::real(), Path::new(manage::record::DIR));
+        let claim = |process: &Process| {
+            let claimed = Claim::new(&root, dir, process);
+            let name = format::name(&process.name, 20);
+            claimed
+                .map_err(|error| Failure::cannot(format!("pid {} ({name}): {error}", process.pid)))
+        };
+        self.processes.iter().map(claim).collect()
+    }
+
     /// Compares, and leaves the memory as it was found, or as the verdict says.
     ///
     /// # Errors
@@ -264,9 +280,10 @@ impl Request {
     pub fn run(&self) -> Result<Compared, Failure> {
         let (mut metric, arms, settings) = (self.metric()?, self.arms()?, self.settings()?);
         live::check_machine(&Root::real()).map_err(Failure::cannot)?;
-        refuse_beside_manager()?;
+        let _only = without_manager()?;
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let mut memories = self.open(interrupting.asked())?;
+        let _claims = self.claim()?;
         let pids: Vec<_> = self.processes.iter().map(|process| process.pid).collect();
         let mut reader = Reader::new(&metric, &pids, settings.block_seconds, interrupting.asked())
             .map_err(Failure::usage)?;
@@ -319,16 +336,19 @@ impl Request {
         progress.clear();
         let mut document = Box::new(Document::new(subject, ran.map_err(failure)?));
         // A service that was interrupted in this, or lost a process, is left as it was found.
-        let is_whole = !matches!(document.stopped, Stopped::Interrupted | Stopped::Ended { .. });
+        let is_whole = !matches!(
+            document.stopped,
+            Stopped::Interrupted | Stopped::Ended { .. } | Stopped::Executed { .. }
+        );
         let is_kept = is_whole && self.keep_if == Some(KeepIf::Faster) && is_faster(&document);
         document.left = Some(session.leave(is_kept));
         Ok(Compared { document, signal: interrupting.received() })
     }
 }
 
-/// Fails if a manager runs, which would bring back the superpages that blocks on base pages must not have.
-fn refuse_beside_manager() -> Result<(), Failure> {
-    check_unmanaged(Path::new(LOCK)).map_err(|error| match error {
+/// Keeps managers from running, which would bring back the superpages that blocks on base pages must not have.
+fn without_manager() -> Result<NoManager, Failure> {
+    NoManager::new(Path::new(LOCK)).map_err(|error| match error {
         LockError::Held { holder } => {
             let who = holder.map_or("another process".to_string(), |pid| format!("process {pid}"));
             Failure::cannot(format!(
@@ -352,8 +372,12 @@ fn is_faster(document: &Document) -> bool {
 /// Returns why a comparison has no verdict; `None` if it has one.
 pub fn without_verdict(document: &Document) -> Option<String> {
     let analysis = analyse(document);
-    if document.stopped != Stopped::Dropped && analysis.rounds > 0 {
-        return None;
+    match &document.stopped {
+        Stopped::Executed { process } => {
+            return Some(format!("no verdict: {process} executed another program"));
+        }
+        stopped if *stopped != Stopped::Dropped && analysis.rounds > 0 => return None,
+        _ => {}
     }
     let last = analysis.arms.iter().flat_map(|arm| {
         arm.discarded.iter().map(|one| (one.round, format!("{}: {}", arm.name, one.why)))
@@ -388,6 +412,9 @@ fn subject(process: &Process) -> document::Process {
 fn failure(error: SwitchError) -> Failure {
     match error {
         SwitchError::Ended(process) => Failure::usage(format!("{process} ended")),
+        SwitchError::Executed(process) => {
+            Failure::cannot(format!("{process} executed another program"))
+        }
         SwitchError::Cannot(why) => Failure::cannot(why),
     }
 }
@@ -397,16 +424,29 @@ pub fn in_words(plans: &Plans) -> String {
     let settings = &plans.settings;
     let mut text = String::new();
     for plan in &plans.processes {
-        let [make, split] = plan.seconds().map(format::seconds);
+        let [make, split] = match &plans.price {
+            Some(price) => {
+                plan.seconds(price).map(|time| format!("about {}", format::seconds(time)))
+            }
+            None => ["time unknown", "time unknown"].map(str::to_string),
+        };
         text += &format!(
-            "{} {}: {} can be on superpages, {} are; superpages: about {make} for {}, {} more memory; base \
-             pages: about {split}\n",
+            "{} {}: {} can be on superpages, {} are; superpages: {make} for {}, {} more memory (zeros, at most {} of its resident memory); base \
+             pages: {split}\n",
             format::name(&plan.process.name, 20),
             plan.process.pid,
             format::bytes(plan.coverage.eligible_bytes as f64),
             format::known(plan.coverage.share(), format::percent),
             format::counted(plan.to_make + plan.to_split, "superpage", "superpages"),
             plan.fill,
+            format::percent(manage::FILL_COMPARED),
+        );
+    }
+    if let Some(price) = &plans.price {
+        text += &format!(
+            "times: by a trial on own memory now, {} a superpage made, {} a split, half of the time in calls\n",
+            format::seconds(price.made),
+            format::seconds(price.split)
         );
     }
     let arms: Vec<&str> = plans.arms.iter().map(|arm| arm.name.as_str()).collect();

@@ -9,23 +9,24 @@ use std::time::{Duration, Instant};
 
 use experiment::running::{Coverage, Pages, Switch, SwitchError, Switched};
 use host::Root;
-use manage::{Block, Collapsed, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey};
+use manage::{
+    Block, Collapsed, FILL_COMPARED, Forbidden, Limits, ManageError, Memory, Skip, Split, Survey,
+};
 use services::Process;
 use units::ByteSize;
 
 use crate::signals::Interruption;
 
-/// Share of the time that is spent in calls, each of which holds up the process.
+/// Share of the time that is spent in calls, each of which holds up the process. See docs/decisions/running-services.md#1.
 const DUTY: f64 = 0.5;
-/// Zeroed memory that superpages may add to a process, as a share of its resident memory. See docs/decisions/running-services.md#3.
-const FILL: f64 = 0.1;
 /// Memory that stays available.
 const HEADROOM: ByteSize = ByteSize::mib(256);
 /// Longest time of a switch.
 const WITHIN: Duration = Duration::from_secs(120);
-/// Seconds of a superpage made and of one split, for estimates: docs/decisions/running-services.md#1.
-const SECONDS_MADE: f64 = 450e-6;
-const SECONDS_SPLIT: f64 = 185e-6;
+/// Superpages of the trial that estimates the time of a switch.
+const TRIED: usize = 16;
+/// The longest calls of the trial that are left out of the mean: on a busy machine one may take seconds.
+const OUTLIERS: usize = 2;
 
 /// The memory of all processes of a service.
 #[derive(Debug)]
@@ -64,9 +65,42 @@ pub struct Plan {
 
 impl Plan {
     /// Estimates the seconds of a switch to superpages, and of one to base pages, of all its memory.
-    pub fn seconds(&self) -> [f64; 2] {
+    pub fn seconds(&self, price: &Price) -> [f64; 2] {
         let all = (self.to_make + self.to_split) as f64;
-        [SECONDS_MADE, SECONDS_SPLIT].map(|one| all * one / DUTY)
+        [price.made, price.split].map(|one| all * one / DUTY)
+    }
+}
+
+/// Mean seconds of the calls that make a superpage, and split one, on this machine now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Seconds of a superpage made of 512 base pages, with the wait for busy CPUs.
+    pub made: f64,
+    /// Seconds of one split.
+    pub split: f64,
+}
+
+impl Price {
+    /// Tries both on memory of this process; `None`: not possible here. Other processes are not touched.
+    pub fn measure(root: &Root) -> Option<Self> {
+        let size = host::Thp::pmd_size_of(root).ok()?;
+        let mut memory = sys::mem::Mapping::aligned(TRIED * size.bytes() as usize, size).ok()?;
+        memory.advise(sys::mem::Advice::NoHugePage).ok()?;
+        memory.bytes_mut().fill(1);
+        memory.advise(sys::mem::Advice::HugePage).ok()?;
+        let mut timed = |length: usize, advice: sys::mem::Advice| {
+            let mut times = [0.0; TRIED];
+            for (at, time) in times.iter_mut().enumerate() {
+                let (start, began) = (at * size.bytes() as usize, Instant::now());
+                memory.advise_range(start..start + length, advice).ok()?;
+                *time = began.elapsed().as_secs_f64();
+            }
+            times.sort_unstable_by(f64::total_cmp);
+            Some(times[..TRIED - OUTLIERS].iter().sum::<f64>() / (TRIED - OUTLIERS) as f64)
+        };
+        let made = timed(size.bytes() as usize, sys::mem::Advice::Collapse)?;
+        let split = timed(root.page_size().bytes() as usize, sys::mem::Advice::Cold)?;
+        Some(Self { made, split })
     }
 }
 
@@ -165,7 +199,7 @@ impl Switch for Memories {
             match one.restore(&self.dir, deadline, &mut switched) {
                 Ok(()) => {}
                 // Nothing is left of it to restore.
-                Err(SwitchError::Ended(_)) => {
+                Err(SwitchError::Ended(_) | SwitchError::Executed(_)) => {
                     // Its record goes with it.
                     let listed = manage::record::recorded(&Root::real(), &self.dir);
                     failed = failed.or(listed.err().map(SwitchError::Cannot));
@@ -194,7 +228,7 @@ impl One {
         let known = self.known();
         let missing = |block: &Block| survey.missing(block).bytes();
         let resident = self.memory.resident().map_or(0, ByteSize::bytes);
-        let most = (resident as f64 * FILL) as u64;
+        let most = (resident as f64 * FILL_COMPARED) as u64;
         let (again, fresh): (Vec<&Block>, Vec<&Block>) =
             blocks.iter().partition(|block| known.contains(&block.start));
         let again: u64 = again.into_iter().map(missing).sum();
@@ -266,6 +300,7 @@ impl One {
         let rest: Vec<u64> = record.starts().filter(|start| !gone.contains(start)).collect();
         record.keep(&rest).map_err(SwitchError::Cannot)?;
         switched.split += split;
+        switched.kept += left.len() as u64;
         let size = survey.superpage.bytes();
         add_skipped(switched, kept.iter().map(|(why, count)| (why, count * size)));
         longest(switched, longest_seconds);
@@ -327,8 +362,6 @@ fn obstacle(forbidden: &Forbidden) -> Option<&'static str> {
         Forbidden::Userfaultfd => Some(
             "it has a userfaultfd, which would miss pages that a superpage fills; it is left alone",
         ),
-        // Its blocks are left out, each by itself.
-        Forbidden::Locked => None,
         Forbidden::UserfaultfdUnknown => {
             Some("whether it has a userfaultfd cannot be read; run as its owner or root")
         }
@@ -356,8 +389,30 @@ fn named(process: &Process) -> String {
 }
 
 fn failure(process: &Process, error: &ManageError) -> SwitchError {
-    match error.is_ended() {
-        true => SwitchError::Ended(named(process)),
-        false => SwitchError::Cannot(format!("{}: {error}", named(process))),
+    match error {
+        error if error.is_ended() => SwitchError::Ended(named(process)),
+        ManageError::Executed => SwitchError::Executed(named(process)),
+        error => SwitchError::Cannot(format!("{}: {error}", named(process))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_switch_is_estimated_from_calls_on_own_memory() {
+        let root = Root::real();
+        let Some(price) = Price::measure(&root) else {
+            return testkit::skipped!("no superpage can be made and split here");
+        };
+        assert!(price.made > 0.0 && price.split > 0.0, "{price:?}");
+        let price = Price { made: 0.003, split: 0.001 };
+        let process = Process::read(&root, sys::param::own_pid()).unwrap().unwrap();
+        let (coverage, fill) = (Coverage::default(), ByteSize(0));
+        let plan = Plan { process, coverage, to_make: 90, to_split: 10, fill };
+        // A hundred superpages each way, half of the time in calls.
+        let [make, split] = plan.seconds(&price);
+        assert!((make - 0.6).abs() < 1e-9 && (split - 0.2).abs() < 1e-9, "{make} {split}");
     }
 }

@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 use super::*;
 use crate::document::Judging;
 use crate::running::MeterError;
-use crate::running::analysis::{Analysis, analyse};
+use crate::running::analysis::{Analysis, Counts, analyse};
 use crate::running::document::{Document, Subject};
 use crate::running::metric::{Metric, Per, Source};
 use crate::verdict::Verdict;
@@ -58,6 +58,7 @@ struct Service {
     /// Coverage on superpages from this time on.
     fades: Cell<(f64, f64)>,
     ends_at: Cell<f64>,
+    executes_at: Cell<f64>,
     interrupted_at: Cell<f64>,
     restored: Cell<u32>,
 }
@@ -78,6 +79,7 @@ impl Service {
             reached: Cell::new([0.0, 1.0]),
             fades: Cell::new((f64::MAX, 0.0)),
             ends_at: Cell::new(f64::MAX),
+            executes_at: Cell::new(f64::MAX),
             interrupted_at: Cell::new(f64::MAX),
             restored: Cell::new(0),
         })
@@ -104,9 +106,10 @@ impl Service {
     }
 
     fn check(&self) -> Result<(), SwitchError> {
-        match self.now.get() < self.ends_at.get() {
-            true => Ok(()),
-            false => Err(SwitchError::Ended("x 1".to_string())),
+        match self.now.get() {
+            now if now >= self.ends_at.get() => Err(SwitchError::Ended("x 1".to_string())),
+            now if now >= self.executes_at.get() => Err(SwitchError::Executed("x 1".to_string())),
+            _ => Ok(()),
         }
     }
 }
@@ -292,6 +295,9 @@ fn rounds_are_balanced_and_the_memory_as_found_comes_first() {
         assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
     }
     assert_eq!((analysis.rounds, analysis.dropped_rounds), (3, 0));
+    let counts = Counts { as_found: 4, warm_ups: 2, counted: 12, ..Counts::default() };
+    assert_eq!(analysis.counts, counts);
+    assert_eq!(counts.words(), "18 blocks = 4 as found + 2 before the rounds + 12 of the verdict");
     assert!(analysis.as_found.unwrap().value.is_some());
     assert_eq!(service.restored.get(), 1);
 }
@@ -306,6 +312,10 @@ fn a_block_out_of_bounds_ends_its_round_and_too_many_end_all() {
     assert_eq!((analysis.rounds, analysis.dropped_rounds), (0, 3));
     assert!(service.restored.get() == 1 && service.pages.get() == Pages::Base);
     assert!(matches!(analysis.judgements[0].verdict, Verdict::NoData { .. }));
+    let (counts, blocks) = (analysis.counts, document.blocks.len() as u32);
+    assert_eq!(counts.wrong_pages, 3);
+    assert!(counts.of_dropped_rounds <= 6 && counts.counted == 0, "{counts:?}");
+    assert_eq!(4 + 2 + 3 + counts.of_dropped_rounds, blocks, "{counts:?}");
     let discarded = &analysis.arms[1].discarded;
     assert!(discarded[0].why.contains("80 % on superpages at its start"), "{discarded:?}");
     assert!(
@@ -320,6 +330,17 @@ fn a_block_out_of_bounds_ends_its_round_and_too_many_end_all() {
     let service = Service::new(quiet(), 7);
     service.reached.set([0.06, 1.0]);
     assert_eq!(compare(&service, 7, false).0.stopped, Stopped::Dropped);
+}
+
+#[test]
+fn a_service_that_executes_another_program_has_no_verdict() {
+    let service = Service::new(Load { gain: 1.5, white: 0.1, ..quiet() }, 7);
+    // After two rounds.
+    service.executes_at.set(36.0);
+    let (document, analysis) = compare(&service, 7, true);
+    assert_eq!(document.stopped, Stopped::Executed { process: "x 1".to_string() });
+    assert!(matches!(analysis.judgements[0].verdict, Verdict::NoData { .. }));
+    assert!(document.blocks.len() > 6 + 4, "{}", document.blocks.len());
 }
 
 #[test]
