@@ -13,6 +13,10 @@ const NOT_MAPPED: &str =
     "fills reservations that nothing maps as superpages: say mapping.when = \"prepared\"";
 const NO_SUPERPAGE: &str = "has no effect: the design makes no superpages (a reservation with mapping.when = \"never\", and \
                             no [mapping.scan])";
+const TOO_SMALL: &str =
+    "has no effect: it splits superpages of 2M or more, which sizes do not have";
+const NO_COMPACTION: &str = "has no effect: nothing compacts; say effort = \"direct\", background-compaction or \
+                             periodic-compaction";
 const IS_IDEAL: &str =
     "has no effect on superpages: with memory.ideal one is always free, and zeroed at no cost";
 
@@ -33,6 +37,18 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.deallocation.bloat.is_some() && makes_none(r);
     ["unmapping.on", WHEN] NO_SUPERPAGE
         => !(r.unmapping.on.free && r.unmapping.on.protect) && makes_none(r);
+    [BLOAT, SIZES] TOO_SMALL
+        => r.deallocation.bloat.is_some() && only_small(r);
+    ["unmapping.scan", SIZES] TOO_SMALL
+        => r.unmapping.scan.is_some() && only_small(r);
+    ["allocation.eligible", TRIGGER] "has no effect: with trigger = \"never\" no mapping has superpages"
+        => r.allocation.eligible != Eligible::Always && trigger(r, Trigger::Never);
+    [RECLAIM, EFFORT] "has no effect: no effort to get a superpage reclaims; say effort = \"direct\""
+        => r.memory.reclaim == Reclaim::Lumpy && !makes_effort(r);
+    ["memory.contended-permille", EFFORT] NO_COMPACTION
+        => r.memory.contended_permille > 0 && compacts(r) && !compacts_ever(r);
+    ["memory.defer-shift", EFFORT] NO_COMPACTION
+        => !matches!(r.memory.defer_shift, 0 | 6) && !compacts_ever(r);
     ["mapping.needs-accessed", "preparation.prefault.kind"]
         "has no effect: only pages that a fault on another page mapped can lack an access, and preparation.prefault maps \
          none"
@@ -57,6 +73,20 @@ fn makes_none(r: &Rules) -> bool {
     form(r, Form::Reservation) && r.mapping.when == MapWhen::Never && r.mapping.scan.is_none()
 }
 
+/// Whether a fault, a scan or a pool compacts or reclaims for a superpage.
+fn makes_effort(r: &Rules) -> bool {
+    let Rules { allocation, .. } = r;
+    is_direct(allocation.effort)
+        || is_direct(allocation.effort_advised)
+        || scan(r, |scan| is_direct(scan.effort))
+        || form(r, Form::Pool)
+}
+
+/// Whether anything compacts.
+fn compacts_ever(r: &Rules) -> bool {
+    makes_effort(r) || r.memory.background_compaction || r.memory.periodic_compaction.is_some()
+}
+
 fn is_ideal(r: &Rules) -> bool {
     r.memory.ideal
 }
@@ -68,6 +98,8 @@ mod tests {
     const RESERVE: &str = "name = \"x\"\nallocation = {form = \"reservation\", break-reservations = true}\n\
                            preparation.grain = \"page\"\nmapping.when = \"prepared\"\ndeallocation.when = \"when-empty\"\n";
     const FAULT: &str = "name = \"x\"\n";
+    const NEVER: &str = "name = \"x\"\nallocation.trigger = \"never\"\nmapping.when = \"never\"\n\
+                         preparation.grain = \"page\"\n";
 
     fn warned(text: &str) -> Vec<(Option<usize>, String)> {
         let design = Design::from_toml("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
@@ -84,6 +116,12 @@ mod tests {
         (RESERVE, "allocation = {form = \"reservation\"}", "", "allocation.form"),
         (RESERVE, "deallocation.bloat = {}\nmapping.when = \"never\"", "deallocation.bloat = {}", "deallocation.bloat"),
         (RESERVE, "unmapping.on = [\"partial-free\"]\nmapping.when = \"never\"", "unmapping.on = [\"partial-free\"]", "unmapping.on"),
+        (FAULT, "allocation.sizes = [\"64K\"]\ndeallocation.bloat.more-zero-than = 9", "deallocation.bloat.more-zero-than = 9", "deallocation.bloat"),
+        (FAULT, "allocation.sizes = [\"64K\"]\nunmapping = {when = \"coverage < 9\", scan = {}}", "unmapping = {when = \"coverage < 9\", scan = {}}", "unmapping.scan"),
+        (NEVER, "allocation.eligible = \"advised\"", "", "allocation.eligible"),
+        (FAULT, "memory.reclaim = \"lumpy\"", "memory.reclaim = \"lumpy\"\nallocation.effort = \"direct\"", "memory.reclaim"),
+        (FAULT, "memory.contended-permille = 9", "memory.contended-permille = 9\nmapping.scan = {}", "memory.contended-permille"),
+        (FAULT, "memory.defer-shift = 9", "memory.defer-shift = 9\nallocation.effort = \"direct\"", "memory.defer-shift"),
         (RESERVE, "mapping.needs-accessed = true", "mapping.needs-accessed = true\npreparation.prefault.kind = \"resident\"", "mapping.needs-accessed"),
         (FAULT, "memory.ideal = true\nallocation.effort = \"direct\"", "allocation.effort = \"direct\"", "allocation.effort"),
         (FAULT, "memory.ideal = true\nallocation.effort-advised = \"direct\"", "memory.ideal = true", "allocation.effort-advised"),
