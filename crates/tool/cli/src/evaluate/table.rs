@@ -36,6 +36,9 @@ pub fn text(evaluation: &Evaluation) -> String {
     for line in judged.iter().flat_map(Judged::without_figures) {
         text += &format!("note: {line}\n");
     }
+    for line in judged.iter().filter_map(Judged::to_decide) {
+        text += &format!("note: {line}\n");
+    }
     let with_host = evaluation.has_several_hosts();
     for one in &evaluation.not_run {
         text += &format!("not run: {}\n", one.line(with_host));

@@ -41,6 +41,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
             path: PathBuf::from(HOSTILE),
             kind: Kind::OtherLoader(HOSTILE.to_string()),
             allocator: Some(HOSTILE.to_string()),
+            runtime: None,
         },
         arguments: vec![HOSTILE.into()],
         environment: vec![change],
