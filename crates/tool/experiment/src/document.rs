@@ -65,6 +65,9 @@ pub struct Document {
     /// Seconds from the first warm-up to the last run.
     #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
+    /// What else the machine did during the runs; `None`: not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<host::Neighbours>,
     /// The predicted effect of superpages, if requested.
     #[serde(default)]
     pub predicted: Option<Predicted>,

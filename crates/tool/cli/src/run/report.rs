@@ -188,7 +188,7 @@ impl Ended {
         let smallest = PageSize::new(2 << 20).ok()?;
         (peak < size.bytes() && size > smallest).then(|| {
             format!(
-                "; one page of {size} is more than all of its memory ({}): use --pages hugetlb:{smallest}, or --pages thp",
+                "; one page of {size} is more than all of its memory ({}): use --pages hugetlb:2M, or --pages thp",
                 ByteSize(peak)
             )
         })

@@ -167,6 +167,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         stopped: Stopped::RuleMet,
         looks: Looks::default(),
         elapsed_seconds: 12.5,
+        neighbours: None,
         predicted: None,
         arrays: None,
     }

@@ -130,6 +130,10 @@ pub fn run(
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let schedule = schedule(request);
+    let before = host::Before::read(&Root::real());
+    if let Some(warning) = before.warning().filter(|_| !request.quiet) {
+        say(&warning);
+    }
     let (ran, seen) = loop {
         let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
         let policies = cells.iter().map(|cell| design::recipe::in_force(&cell.recipe));
@@ -169,6 +173,7 @@ pub fn run(
     for line in guard.restore() {
         say(&line);
     }
+    let neighbours = before.until_now(&Root::real());
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let ran = match ran {
         Err(RunError::Interrupted) => return Ok(BenchOutcome::Signal(interrupting.signal())),
@@ -195,6 +200,7 @@ pub fn run(
         changed_meanwhile,
         left_out,
         elapsed_seconds: ran.elapsed.as_secs_f64(),
+        neighbours,
         rows: rows.collect(),
     })))
 }

@@ -164,6 +164,10 @@ impl Job {
         let machine = Snapshot::read(&Root::real());
         let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let before = host::Before::read(&Root::real());
+        if let Some(warning) = before.warning().filter(|_| !self.quiet) {
+            say(&warning);
+        }
         let ran = loop {
             let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
             let policies = arms.iter().map(|arm| design::recipe::in_force(&arm.recipe));
@@ -204,6 +208,7 @@ impl Job {
                 ran => break ran,
             }
         };
+        let neighbours = before.until_now(&Root::real());
         let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
         let lent = guard.raised.clone();
         for line in guard.restore() {
@@ -238,6 +243,7 @@ impl Job {
             stopped: ran.stopped,
             looks: ran.looks,
             elapsed_seconds: ran.elapsed.as_secs_f64(),
+            neighbours: Some(neighbours),
             predicted: None,
             arrays: None,
         });
