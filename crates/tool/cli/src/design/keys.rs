@@ -157,7 +157,7 @@ Numbers of pages are base pages of 4 KiB. Times are whole numbers with ns, us, m
 (`\"64K\"`). Conditions are explained in [facts](../facts.md). A \"rule\" is what `superpage design check` refuses a file for.
 
 The laboratory simulates every key. Of `superpage run --design` the last column says what each executor does
-([run](run.md#designs)): `collapse`, `in-place` and `pool`, in this order; one word if all do the same. `by other means`:
+([run](../guide/run.md#designs)): `collapse`, `in-place` and `pool`, in this order; one word if all do the same. `by other means`:
 superpage acts, by another mechanism; `the kernel's rule`: the kernel acts, and a difference is named before the program
 starts; `no`: nothing acts, also named; `refused`: the design is not run, or called approximate. Where it depends on the rest
 of the design, there are several.

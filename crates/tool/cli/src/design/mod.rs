@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::exit::{self, Done, Failure};
 
-/// List, show, check, compare and explain superpage designs; list the keys of their files.
+/// List, show, check, compare and explain superpage designs; list their keys.
 ///
 /// Without a subcommand, lists them. A design is a TOML file that says when superpages are
 /// allocated, prepared, mapped, unmapped and deallocated. To write your own, start from an existing
