@@ -131,9 +131,6 @@ pub fn run(
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let schedule = schedule(request);
     let before = host::Before::read(&Root::real());
-    if let Some(warning) = before.warning().filter(|_| !request.quiet) {
-        say(&warning);
-    }
     let (ran, seen) = loop {
         let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
         let policies = cells.iter().map(|cell| design::recipe::in_force(&cell.recipe));
@@ -150,7 +147,7 @@ pub fn run(
             .in_force(policies);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
-        let mut bar = Bar::new(&shown, &schedule, request.quiet);
+        let mut bar = Bar::new(&shown, &schedule, request.quiet).warns(before.warning());
         let mut bench =
             Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
         let count = cells.len() as u32;

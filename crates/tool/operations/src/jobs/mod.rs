@@ -165,9 +165,6 @@ impl Job {
         let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let before = host::Before::read(&Root::real());
-        if let Some(warning) = before.warning().filter(|_| !self.quiet) {
-            say(&warning);
-        }
         let ran = loop {
             let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
             let policies = arms.iter().map(|arm| design::recipe::in_force(&arm.recipe));
@@ -183,7 +180,8 @@ impl Job {
             let launcher = launcher.serving(self.service.clone());
             let mut launcher = Prepared { launcher, prepare: &mut *prepare };
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-            let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
+            let mut bar =
+                progress::Bar::new(&names, &self.settings, self.quiet).warns(before.warning());
             let count = arms.len() as u32;
             let question = self.question();
             let settings = &self.settings;

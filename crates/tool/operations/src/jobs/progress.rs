@@ -15,6 +15,8 @@ pub struct Bar {
     rule: Rule,
     progress: Progress,
     is_quiet: bool,
+    /// What is told once the first run has ended: a command that cannot run has one line of error.
+    warning: Option<String>,
     runs: u64,
     /// Estimated number of runs of all arms.
     needed: u64,
@@ -36,6 +38,7 @@ impl Bar {
             rule: settings.rule,
             progress: Progress::new(quiet, "starting"),
             is_quiet: quiet,
+            warning: None,
             runs: 0,
             needed: u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64,
             began: Instant::now(),
@@ -43,6 +46,11 @@ impl Bar {
             spent: (Duration::ZERO, 0),
             run_began: Instant::now(),
         }
+    }
+
+    /// Tells this after the first run, unless quiet.
+    pub fn warns(self, warning: Option<String>) -> Self {
+        Self { warning: warning.filter(|_| !self.is_quiet), ..self }
     }
 
     /// What is left, from the mean duration of the runs so far: `, about 40 s left`. Empty before the first run ends.
@@ -95,6 +103,9 @@ impl Bar {
             Event::Ended(sample) => {
                 self.runs += u64::from(sample.purpose == Purpose::Measured);
                 self.spent = (self.spent.0 + self.run_began.elapsed(), self.spent.1 + 1);
+                if let Some(warning) = self.warning.take() {
+                    self.progress.aside(|| say(&warning));
+                }
             }
             Event::Short { needed, limit } if !self.is_quiet => {
                 let [needed, limit] = [needed, limit].map(|time| time.as_secs_f64().ceil());
