@@ -369,8 +369,8 @@ fn the_parquet_file_reads_back() {
         assert_eq!(Some(row.get_ulong(cycles).unwrap()), report["ledger"]["work"].as_u64());
         assert_eq!(row.get_double(mean).ok(), report["requests"]["mean"].as_f64());
         // The figures of the same report, as `lab compare` computes them.
-        let read: lab::Report = serde_json::from_value(report.clone()).unwrap();
-        let figures = lab::analysis::figures(&read, None);
+        let read: superpage_lab::Report = serde_json::from_value(report.clone()).unwrap();
+        let figures = superpage_lab::analysis::figures(&read, None);
         assert_eq!(row.get_double(coverage).ok(), figures.coverage);
         assert_eq!(row.get_double(share).ok(), figures.translation);
         if let Ok(speedup) = row.get_double(speedup) {
