@@ -365,7 +365,8 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
                 }
                 _ => ("on superpages", String::new()),
             };
-            let share = format!("{:.1} %", share * 100.0);
+            // Rounded down: a share below the limit never reads as the limit.
+            let share = format!("{:.1} %", (share * 1000.0).floor() / 10.0);
             missing(match looks {
                 1 => format!(
                     "{share} of the eligible memory was {place}, less than {least:.0} %{instead}"
