@@ -73,7 +73,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (None, None) => return Err(nothing_to_run()),
     };
     let document = Document::new(&reports);
-    let text = if args.outputs.json { json(&document)? } else { table(&reports, args.explain) };
+    let text =
+        if args.outputs.is_json() { json(&document)? } else { table(&reports, args.explain) };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
 }

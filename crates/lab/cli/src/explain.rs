@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         )));
     }
     let explanation = explain(&reports[0], &reports[1]);
-    let text = match args.outputs.json {
+    let text = match args.outputs.is_json() {
         true => json(&explanation)?,
         false => explanation.sentences.join("\n") + "\n",
     };

@@ -15,7 +15,7 @@ pub struct Outputs {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the output to a file instead of standard output (-).
+    /// Write the output to a file instead of standard output (-); as JSON if it is named *.json.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -41,6 +41,11 @@ fn picture(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Outputs {
+    /// Whether the output is JSON.
+    pub fn is_json(&self) -> bool {
+        files::is_json(self.json, self.output.as_deref())
+    }
+
     /// Fails early if an output file exists or cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         files::check_outputs(self.output.as_deref(), "--plot", self.plot.as_deref(), self.force)

@@ -39,7 +39,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let reports = parts.run_shown(&[&design], args.outputs.quiet)?;
-    let text = if args.outputs.json { json(&reports[0])? } else { table(&design, &reports[0])? };
+    let text =
+        if args.outputs.is_json() { json(&reports[0])? } else { table(&design, &reports[0])? };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
 }

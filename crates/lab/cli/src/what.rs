@@ -97,6 +97,7 @@ pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a N
 /// name, the file's path is appended to tell them apart.
 pub fn design(word: &str) -> Result<NamedInput, Failure> {
     let named = operations::design::load(word)?;
+    cli::design::warn(&named);
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
         return Err(refused(&named, key, &why));
     }

@@ -106,6 +106,9 @@ pub enum End {
     OutOfMemory {
         /// Number of resident base pages.
         resident_pages: u64,
+        /// Number of base pages that reservations kept unused, as the design does not break them; `None`: not recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserved_pages: Option<u64>,
     },
     /// The program was killed at a page fault, because the explicit pool had no page.
     Killed {

@@ -342,7 +342,10 @@ impl DesignRun {
         let (stop, outcome) = self.machine.finish();
         let end = match stop {
             None => End::Done,
-            Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: outcome.resident_pages },
+            Some(Stop::OutOfMemory) => End::OutOfMemory {
+                resident_pages: outcome.resident_pages,
+                reserved_pages: Some(outcome.reserved_pages),
+            },
             Some(Stop::Refused { short_by }) => End::Refused { short_by },
             Some(Stop::Killed(why)) => End::Killed { why },
             Some(Stop::IllFormed(what)) => {

@@ -11,6 +11,7 @@ mod predicates;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod warnings;
 
 use crate::write::{self, Entry};
 use crate::{Design, Problem, Rules};
@@ -37,17 +38,56 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     [numbers::RULES, mixes::RULES, upkeep::RULES, conditions::RULES].into_iter().flatten()
 }
 
+/// What a key needs of other keys, as the rules say.
+pub(crate) fn needs(key: &str) -> impl Iterator<Item = &'static str> {
+    let tables = [mixes::RULES, upkeep::RULES, conditions::RULES].into_iter().flatten();
+    tables.filter(move |rule| rule.keys[0] == key).map(|rule| rule.says)
+}
+
+/// The range of a key's number where it depends on other keys.
+pub(crate) fn range(key: &str) -> Option<&'static str> {
+    let named = match key {
+        "name" => return Some(NAME),
+        "summary" => return Some(SUMMARY),
+        _ => numbers::RULES.iter().find(|rule| rule.keys[0] == key),
+    };
+    named.map(|rule| rule.says)
+}
+
+/// Returns what the rules of a valid design say in vain.
+pub(crate) fn warnings(design: &Design) -> Vec<Problem> {
+    let rules = warnings::RULES.iter().filter(|rule| (rule.broken)(&design.rules));
+    let problem = |rule: &Rule| problem(&write::entries(design), design, rule.keys[0], rule.says);
+    rules.map(problem).collect()
+}
+
+/// An error or warning about a key: its value and the text. A text may speak of the pages of the design's largest size.
+fn problem(entries: &[Entry], design: &Design, key: &str, says: &str) -> Problem {
+    let value = entries.iter().find(|entry| entry.key == key);
+    let value = value.map_or(String::new(), |entry| format!("{}: ", entry.value));
+    let what = value + &says.replace(PAGES, &pages_of(design));
+    Problem { line: None, key: key.to_string(), what }
+}
+
+/// How the texts of rules speak of the pages of the largest size.
+const PAGES: &str = "the pages of the largest of allocation.sizes (512 for 2M)";
+
+/// The number of base pages in a design's largest size: `16, the pages of 64K`.
+fn pages_of(design: &Design) -> String {
+    if predicates::bad_sizes(&design.rules) {
+        return PAGES.to_string();
+    }
+    let size = crate::Value::Size(predicates::largest(&design.rules)).to_string();
+    format!("{}, the base pages of {}", predicates::pages(&design.rules), size.trim_matches('"'))
+}
+
 const NAME: &str = "must be lower-case letters, digits, dots and dashes, and begin with a letter";
 const SUMMARY: &str = "must be one line, without control characters";
 
 /// Returns an error for each violated rule, with the rule's keys.
 pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)> {
     let entries = write::entries(design);
-    let problem = |key: &str, says: &str| {
-        let value = entries.iter().find(|entry| entry.key == key);
-        let value = value.map_or(String::new(), |entry| format!("{}: ", entry.value));
-        Problem { line: None, key: key.to_string(), what: value + says }
-    };
+    let problem = |key: &str, says: &str| problem(&entries, design, key, says);
     let texts = [
         ("name", NAME, predicates::bad_name(&design.name)),
         ("summary", SUMMARY, design.summary.contains(char::is_control)),

@@ -11,7 +11,7 @@ use crate::{Design, condition};
 /// The behaviour at an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// Section of the event: `faults`, `in place`, `unmapping`, `shortage`, `daemons`, `conditions`.
+    /// Section of the event: `faults`, `in place`, `unmapping`, `shortage`, `daemons`.
     pub part: &'static str,
     /// The event.
     pub event: String,
@@ -29,25 +29,57 @@ const PAGES: u16 = 512;
 impl Design {
     /// Describes what the policy does at each event on a machine with pages of 4 KiB and superpages of 2 MiB.
     pub fn explain(&self) -> Vec<Explained> {
-        let design = &self.unconditional();
-        let explainer = Explainer { design, pool: self.policy(SCALE).physical().pool.is_some() };
+        let pool = self.policy(SCALE).physical().pool.is_some();
+        let explainer = Explainer {
+            design: &self.with_condition(None),
+            never: &self.with_condition(Some("1 > 2")),
+            fault: self.rules.allocation.when.as_ref().map(condition::text),
+            scan: self
+                .rules
+                .mapping
+                .scan
+                .as_ref()
+                .and_then(|scan| scan.when.as_ref())
+                .map(condition::text),
+            split: self.rules.unmapping.when.as_ref().map(condition::text),
+            pool,
+        };
         let parts =
             [explainer.faults(), explainer.in_place(), explainer.unmapping(), explainer.shortage()];
-        let all = parts.into_iter().flatten().chain(explainer.daemons());
-        all.chain(self.conditions()).collect()
+        parts.into_iter().flatten().chain(explainer.daemons()).collect()
     }
 }
 
 struct Explainer<'a> {
+    /// The design as if its conditions of faults and scans always held.
     design: &'a Design,
+    /// The design as if its condition of faults never held.
+    never: &'a Design,
+    /// The condition of faults, as written.
+    fault: Option<String>,
+    /// The condition of the scan.
+    scan: Option<String>,
+    /// The condition under which a watched superpage is split.
+    split: Option<String>,
     /// Whether the program's anonymous memory comes from a pool.
     pool: bool,
 }
 
 impl Explainer<'_> {
-    /// Makes a policy that has seen no events.
+    /// Makes a policy that has seen no events, and whose conditions hold.
     fn policy(&self) -> Policy {
         self.design.policy(SCALE)
+    }
+
+    /// Puts the condition of faults before the actions that a policy takes only where it holds.
+    fn conditioned(&self, actions: Vec<Action>, otherwise: &[Action]) -> Vec<String> {
+        let text = |action: &Action| action.display(&SCALE).to_string();
+        let Some(when) = &self.fault else { return actions.iter().map(text).collect() };
+        let each = |action: &Action| match otherwise.contains(action) {
+            true => text(action),
+            false => format!("where {when}: {}", text(action)),
+        };
+        actions.iter().map(each).collect()
     }
 
     fn ask(&self, event: Event, facts: &Facts) -> Action {
@@ -72,9 +104,14 @@ impl Explainer<'_> {
         })
     }
 
-    /// Returns the policy's first action, then the action it tries after each failure.
-    fn chain(&self, event: Event, facts: &Facts) -> Vec<Action> {
-        let (mut policy, facts) = (self.policy(), &self.place(facts));
+    /// Describes the policy's first action, then the action it tries after each failure.
+    fn chain(&self, event: Event, facts: &Facts) -> Vec<String> {
+        let otherwise = self.chain_of(self.never.policy(SCALE), event, facts);
+        self.conditioned(self.chain_of(self.policy(), event, facts), &otherwise)
+    }
+
+    fn chain_of(&self, mut policy: Policy, event: Event, facts: &Facts) -> Vec<Action> {
+        let facts = &self.place(facts);
         let mut actions = vec![policy.on(event, facts)];
         while let Some(&action) = actions.last().filter(|action| can_fail(action)) {
             let result = Ended::NoMemory;
@@ -84,7 +121,7 @@ impl Explainer<'_> {
     }
 
     fn line(&self, part: &'static str, event: &str, happens: Event, facts: &Facts) -> Explained {
-        let actions = texts(&self.chain(happens, facts));
+        let actions = self.chain(happens, facts);
         Explained { part, event: event.to_string(), actions, alternatives: true }
     }
 
@@ -129,15 +166,17 @@ impl Explainer<'_> {
                 lines.push(line(event, WRITE, &under_zeros(&facts, order)));
             }
         }
-        let (event, actions) = ("writes in the order of addresses".into(), texts(&self.sequence()));
+        let otherwise = self.sequence(self.never.policy(SCALE));
+        let actions = self.conditioned(self.sequence(self.policy()), &otherwise);
+        let event = "writes in the order of addresses".into();
         lines.push(Explained { part: "faults", event, actions, alternatives: false });
         lines.extend(self.thresholds());
         lines
     }
 
     /// Returns the actions at consecutive faults in a region, until they repeat.
-    fn sequence(&self) -> Vec<Action> {
-        let (mut policy, mut actions) = (self.policy(), Vec::new());
+    fn sequence(&self, mut policy: Policy) -> Vec<Action> {
+        let mut actions = Vec::new();
         let mut facts = match self.reserves() {
             true => reserved(8),
             false => self.place(&beside(8).with(|facts| facts.mapping.advised = Some(false))),
@@ -245,50 +284,19 @@ fn texts(actions: &[Action]) -> Vec<String> {
     actions.iter().map(|action| action.display(&SCALE).to_string()).collect()
 }
 
-// The conditions of a design, as written. The other sections describe what happens if these
-// conditions hold.
-
 impl Design {
-    /// Returns the design without the conditions of faults and scans.
-    pub(super) fn unconditional(&self) -> Self {
+    /// Returns the design with another condition of faults (`None`: no condition), and no condition of scans.
+    fn with_condition(&self, fault: Option<&str>) -> Self {
         let mut design = self.clone();
-        design.rules.allocation.when = None;
-        if let Some(scan) = &mut design.rules.mapping.scan {
+        let rules = &mut design.rules;
+        // Without a condition of faults, both designs decide alike.
+        let fault = fault.filter(|_| rules.allocation.when.is_some());
+        let read = |text| condition::read(text, policy::Rule::Fault).expect("a condition");
+        rules.allocation.when = fault.map(read);
+        if let Some(scan) = &mut rules.mapping.scan {
             scan.when = None;
         }
         design
-    }
-
-    pub(super) fn conditions(&self) -> Vec<Explained> {
-        let scan = self.rules.mapping.scan.as_ref();
-        let each = [
-            (
-                "a first fault maps a page of a size",
-                self.rules.allocation.when.as_ref(),
-                "else the next smaller one",
-            ),
-            (
-                "the scan makes a page of a size",
-                scan.and_then(|scan| scan.when.as_ref()),
-                "else smaller ones of its parts",
-            ),
-            (
-                "a superpage that was watched is split",
-                self.rules.unmapping.when.as_ref(),
-                "else mapped as one again",
-            ),
-        ];
-        let explained = |(event, when, otherwise): (&str, Option<&policy::Condition>, &str)| {
-            let only = format!("only where {}", condition::text(when?));
-            let actions = vec![only, otherwise.to_string()];
-            Some(Explained {
-                part: "conditions",
-                event: event.to_string(),
-                actions,
-                alternatives: false,
-            })
-        };
-        each.into_iter().filter_map(explained).collect()
     }
 }
 
@@ -365,8 +373,20 @@ impl Explainer<'_> {
                 let but = self.first_at(|action| action == Action::Nothing, inspected);
                 let but = but.map(|most| format!("; {}: nothing", pages(most, " swapped out")));
                 let made = made.display(&SCALE);
-                Some(format!("{what} with {}: {made}{}", pages(least, ""), but.unwrap_or_default()))
+                let when =
+                    self.scan.as_ref().map_or(String::new(), |when| format!(", where {when}"));
+                let smaller = match when.is_empty() {
+                    true => "",
+                    false => "; else smaller pages of its parts, where it holds for them",
+                };
+                let but = but.unwrap_or_default();
+                Some(format!("{what} with {}{when}: {made}{but}{smaller}", pages(least, "")))
             }),
+            Daemon::Split => {
+                let when = self.split.as_ref()?;
+                let (split, whole) = (Action::Demote.display(&SCALE), "map it as one again");
+                Some(format!("of one that was watched, where {when}: {split}; else {whole}"))
+            }
             Daemon::Recover => {
                 let mut policy = self.policy();
                 policy.tick(daemon, &busy());

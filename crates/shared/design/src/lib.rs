@@ -15,6 +15,7 @@ mod error;
 mod explain;
 mod field;
 mod read;
+mod reference;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use crate::designs::{Difference, diff};
 pub use error::{DesignError, Problem, nearest};
 pub use explain::Explained;
 pub use policy::rules::*;
+pub use reference::{KeyHelp, KeyKind, reference};
 pub use value::Value;
 
 /// A superpage design.
@@ -118,5 +120,15 @@ impl Design {
     /// no line numbers.
     pub fn check(&self) -> Vec<Problem> {
         check::problems(self)
+    }
+
+    /// Returns what the design says in vain: keys that are allowed, but make no difference beside the other keys, or
+    /// lead to what is hardly meant. Lines are those of `text`, the design's file.
+    pub fn warnings(&self, text: &str) -> Vec<Problem> {
+        let line = |key: &str| Some(toml_keys::line_of(text, key));
+        let mut all = check::warnings(self);
+        all.iter_mut().for_each(|problem| problem.line = line(&problem.key));
+        all.sort();
+        all
     }
 }

@@ -7,7 +7,9 @@ use crate::Design;
 
 /// Name, summary, and rules.
 pub(crate) fn design(keys: &mut dyn Keys, design: &mut Design) {
+    keys.about("Name of the design, on the command line and in documents.");
     keys.key("name", None, Slot::Text(&mut design.name));
+    keys.about("What the design does, in one line.");
     keys.key("summary", None, Slot::Text(&mut design.summary));
     design.rules.keys(keys);
 }

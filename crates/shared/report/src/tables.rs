@@ -62,7 +62,11 @@ pub fn sortable(caption: &str, head: &[(&str, &'static str)], rows: Vec<Vec<Cell
             Some(key) => element.with("data-key", key),
             None => element,
         };
-        keyed.class(cell.class).text(cell.text)
+        // On a narrow page each cell stands below the one before, with its heading before it.
+        keyed
+            .with("data-label", head.get(index).map_or("", |(name, _)| name))
+            .class(cell.class)
+            .text(cell.text)
     };
     let body = rows.into_iter().map(|row| el("tr").all(row.into_iter().enumerate().map(cell)));
     let table = el("table").class("sortable").add(el("caption").text(caption));

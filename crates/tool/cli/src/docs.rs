@@ -61,6 +61,8 @@ pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
         pages.push((args.directory.join(entry.file_name()), text));
     }
     pages.extend(LEGACY.map(|(name, text)| (args.directory.join(name), text.into())));
+    let keys = args.directory.join("superpage-design.5");
+    pages.push((keys, crate::design::keys::man().into()));
     std::fs::read_dir(&args.directory).map_err(failed)?;
     for (path, _) in &pages {
         files::check_new(path, args.force)?;

@@ -21,6 +21,11 @@ pub fn deliver(to: Option<&Path>, force: bool, text: &str) -> Result<(), Failure
     })
 }
 
+/// Whether a result is written as JSON: by a flag, or because its file is named `*.json`.
+pub fn is_json(flag: bool, to: Option<&Path>) -> bool {
+    flag || to.is_some_and(|path| path.extension().is_some_and(|end| end == "json"))
+}
+
 /// The text without colours. JSON stays the same document: what would be removed with the colours is escaped.
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(&visible(text)).to_string()

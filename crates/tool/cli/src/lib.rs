@@ -9,7 +9,7 @@ mod bench;
 mod compare;
 mod counters;
 mod delivery;
-mod design;
+pub mod design;
 pub mod docs;
 mod doctor;
 mod evaluate;

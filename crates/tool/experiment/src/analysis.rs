@@ -132,6 +132,17 @@ pub fn analyse(document: &Document) -> Analysis {
     Analysis { arms: summaries, judgements, noise_floor: floor }
 }
 
+/// Returns the names of the arms whose design made no superpage, though it is there to make some: all of the arm's
+/// memory was seen on base pages. A design promises nothing, so no verdict says this.
+pub fn designs_without_effect<'a>(document: &'a Document, analysis: &Analysis) -> Vec<&'a str> {
+    let arms = document.arms.iter().zip(&analysis.arms);
+    let is_without = |(arm, summary): &(&Arm, &Summary)| {
+        let is_design = arm.recipe.design.is_some() && arm.plan.promise == Promise::Nothing;
+        is_design && summary.coverage.is_some_and(|share| share <= 0.0)
+    };
+    arms.filter(is_without).map(|(arm, _)| arm.name.as_str()).collect()
+}
+
 impl Summary {
     /// Returns the median of the document's `index`-th metric, from 0.
     pub fn metric_at(&self, index: usize) -> Option<f64> {
@@ -354,7 +365,8 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
                 }
                 _ => ("on superpages", String::new()),
             };
-            let share = format!("{:.1} %", share * 100.0);
+            // Rounded down: a share below the limit never reads as the limit.
+            let share = format!("{:.1} %", (share * 1000.0).floor() / 10.0);
             missing(match looks {
                 1 => format!(
                     "{share} of the eligible memory was {place}, less than {least:.0} %{instead}"

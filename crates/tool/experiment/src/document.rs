@@ -65,6 +65,9 @@ pub struct Document {
     /// Seconds from the first warm-up to the last run.
     #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
+    /// What else the machine did during the runs; `None`: not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<host::Neighbours>,
     /// The predicted effect of superpages, if requested.
     #[serde(default)]
     pub predicted: Option<Predicted>,
@@ -145,6 +148,15 @@ impl Predicted {
         let of = if self.of_metric { "" } else { " of CPU time" };
         format!("predicted{of} {mid} ({low} to {high})")
     }
+}
+
+/// The command that reads another document.
+fn remedy(found: &str, file: &str) -> String {
+    let command = match found.split('/').next().unwrap_or_default() {
+        "superpage.evaluation" => "evaluate",
+        _ => return "; give a file that compare wrote with --json".to_string(),
+    };
+    format!("; superpage {command} --from {file} prints it")
 }
 
 impl Document {
@@ -259,6 +271,14 @@ pub enum DocumentError {
     /// The file is not an evaluation.
     #[error("{0}: {1}; give an evaluation that `superpage evaluate --json` wrote")]
     NotAnEvaluation(String, String),
+    /// The file is another document, or none.
+    #[error("{file}: not a comparison: its schema is `{found}`{}", remedy(found, file))]
+    OtherKind {
+        /// The file's name.
+        file: String,
+        /// Its schema; `none` without one.
+        found: String,
+    },
     /// The file has another version of the format.
     #[error(
         "{file}: unsupported schema `{found}` (expected {SCHEMA}); use the version of superpage \
@@ -279,6 +299,10 @@ impl Document {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("none");
+        let kind = |schema: &str| schema.split('/').next().unwrap_or_default().to_string();
+        if kind(found) != kind(SCHEMA) {
+            return Err(DocumentError::OtherKind { file: file.into(), found: found.into() });
+        }
         if found != SCHEMA {
             return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
         }

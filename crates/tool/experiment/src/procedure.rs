@@ -25,7 +25,7 @@ pub struct Settings {
     pub warm_ups: u32,
     /// The stopping rule.
     pub rule: Rule,
-    /// Time limit in seconds for all measured blocks together.
+    /// Time limit in seconds, from the first warm-up. With a soft limit: for all measured blocks together.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
     /// Soft limit in seconds, used when `--max-time` was not given. The time is extended up to this limit until each
@@ -81,6 +81,13 @@ impl Stopped {
 /// Progress events, for a progress bar.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The time limit is too short for an answer: two blocks. Told after the warm-ups, from whose durations it is known.
+    Short {
+        /// Estimated time until an answer.
+        needed: Duration,
+        /// The limit.
+        limit: Duration,
+    },
     /// A run begins.
     Begins(Run),
     /// A run ended.
@@ -165,6 +172,19 @@ fn run_blocks(
     }
     let rule = &settings.rule;
     let measured_from = clock();
+    let [limit, patience] = [settings.max_seconds, settings.patience_seconds]
+        .map(|seconds| seconds.map(Duration::from_secs_f64));
+    // A limit that was given is the time until the answer, with warm-ups.
+    let left = match patience {
+        None => limit.map(|limit| limit.saturating_sub(measured_from)),
+        Some(_) => limit,
+    };
+    if let Some(limit) = limit.filter(|_| patience.is_none() && settings.warm_ups > 0) {
+        let needed = measured_from + MIN_BLOCKS * 2 * (measured_from / settings.warm_ups);
+        if needed > limit {
+            observe(Event::Short { needed, limit });
+        }
+    }
     let mut schedule = Schedule::new(arms, settings.seed);
     for begun in 1.. {
         for _ in 0..schedule.block_len() {
@@ -173,9 +193,7 @@ fn run_blocks(
         }
         let progress = progress(samples, arms, settings, question, looks, End::Enough);
         let elapsed = clock().saturating_sub(measured_from);
-        let [limit, patience] = [settings.max_seconds, settings.patience_seconds]
-            .map(|seconds| seconds.map(Duration::from_secs_f64));
-        let time = Time { elapsed, limit, patience };
+        let time = Time { elapsed, limit: left, patience };
         let most = time.blocks(begun).unwrap_or(u32::MAX).min(stopping::max_blocks(rule));
         observe(Event::Block(&progress, 2 * most.max(begun)));
         if begun == stopping::min_blocks(rule) && time.is_half_left() {
@@ -201,6 +219,9 @@ fn run_blocks(
     }
     unreachable!("an endless range ended")
 }
+
+/// The least number of blocks that give an interval.
+const MIN_BLOCKS: u32 = 2;
 
 fn has_block(samples: &[Sample], arms: u32) -> bool {
     let first = |sample: &&Sample| sample.purpose == Purpose::Measured && sample.block == 0;

@@ -25,7 +25,7 @@ pub use memory::{Ahead, Children, Fallback, Files, Memory, Text};
 pub use named::{NAMED, package_of};
 pub use note::{Because, Note, Notes, Rest};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
-pub use program::{Kind, Program};
+pub use program::{Kind, Program, Runtime};
 pub use recipe::{Executor, Pages, ParseRecipeError, Recipe, split_words};
 pub use resolve::resolve;
 pub use start::{Start, Streams, start, start_guarded};

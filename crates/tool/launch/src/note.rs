@@ -7,7 +7,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use crate::{Fallback, Instrumentation, Kind, Pages};
+use crate::{Fallback, Instrumentation, Kind, Pages, Runtime};
 
 /// A note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +75,9 @@ pub enum Note {
         path: String,
         /// Kind of the program.
         program: Kind,
+        /// What manages its memory from within its own file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        runtime: Option<Runtime>,
     },
     /// Only glibc's malloc requests superpages, and the program has another allocator.
     OwnAllocator {
@@ -270,12 +273,29 @@ impl fmt::Display for Note {
                 "a forked child that writes the heap needs further free pages of the pool, and the kernel kills it \
                  (SIGBUS) when there are none",
             ),
-            Self::NotReached { path, program } => write!(
-                f,
-                "neither malloc's tunables nor a preload can be counted on to reach {}: {}",
-                path,
-                program.unreached().unwrap_or_default()
-            ),
+            Self::NotReached { path, program, runtime } => {
+                let why = program.unreached().unwrap_or_default();
+                match (runtime, program) {
+                    (Some(Runtime::Go), _) => write!(
+                        f,
+                        "neither libsuperpage.so nor malloc's tunables reach the heap of {path}: Go's runtime maps it by its \
+                         own system calls; {OUTSIDE}"
+                    ),
+                    (Some(Runtime::StaticGlibc), _) => write!(
+                        f,
+                        "libsuperpage.so does not reach {path}: {why}; its malloc reads glibc's tunables, which ask for \
+                         transparent superpages: name no memory and no pages; {OUTSIDE}"
+                    ),
+                    (None, Kind::Static | Kind::OtherLoader(_)) => write!(
+                        f,
+                        "neither malloc's tunables nor a preload can be counted on to reach {path}: {why}; {OUTSIDE}"
+                    ),
+                    (None, _) => write!(
+                        f,
+                        "neither malloc's tunables nor a preload can be counted on to reach {path}: {why}"
+                    ),
+                }
+            }
             Self::OwnAllocator { path, library } => write!(
                 f,
                 "only glibc's malloc gets superpages, and {} has an allocator of its own ({library})",
@@ -294,6 +314,10 @@ impl fmt::Display for Note {
         }
     }
 }
+
+/// What reaches a program that no library reaches.
+const OUTSIDE: &str = "superpages that are made from outside do, as root: --design quicksilver-sync-64 (of an arm: \
+                       design=quicksilver-sync-64)";
 
 impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -254,6 +254,7 @@ impl Plan {
             plan.prepare_ahead(recipe);
         }
         let asks = matches!(plan.promise, Promise::Superpages | Promise::SmallerSuperpages);
+        let asks = asks || plan.notes.contains(&Note::NotPreloadable);
         if asks && plan.left_alone.is_none() {
             plan.note_reach(wrapped);
         }

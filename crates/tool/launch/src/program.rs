@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{Object, ObjectSection};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Instrumentation, LaunchError, instrumentation};
@@ -25,7 +26,43 @@ pub struct Program {
     /// The library that replaces glibc's malloc, if the program is linked with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
+    /// What manages the program's memory, if it is in the program's own file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
 }
+
+/// What manages a program's memory from within its own file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// Go's runtime: maps memory by its own system calls, which no library sees.
+    Go,
+    /// glibc, linked statically: malloc reads its tunables, which need no loader.
+    StaticGlibc,
+}
+
+impl Runtime {
+    /// Finds the runtime in an ELF file; `None`: neither of these.
+    fn of(path: &Path, kind: &Kind) -> Option<Self> {
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
+        // Go's linker writes these sections, which `strip` leaves.
+        let is_go = [".go.buildinfo", ".note.go.buildid"];
+        if is_go.iter().any(|name| file.section_by_name(name).is_some()) {
+            return Some(Self::Go);
+        }
+        // glibc keeps the names of its tunables where relocations end (elf/dl-tunables.c: tunable_list).
+        let has_tunables = || {
+            let names = [".data.rel.ro", ".rodata", ".data"].iter();
+            let mut parts = names.filter_map(|name| file.section_by_name(name)?.data().ok());
+            parts.any(|part| part.windows(TUNABLE.len()).any(|words| words == TUNABLE))
+        };
+        (*kind == Kind::Static && has_tunables()).then_some(Self::StaticGlibc)
+    }
+}
+
+/// The tunable by which malloc asks for superpages.
+const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
@@ -69,7 +106,8 @@ impl Program {
             match executable(&path) {
                 Ok(()) => {
                     let (kind, allocator) = (Kind::of(&path), allocator_of(&path));
-                    return Ok(Self { path, kind, allocator });
+                    let runtime = Runtime::of(&path, &kind);
+                    return Ok(Self { path, kind, allocator, runtime });
                 }
                 Err(None) => {}
                 Err(Some(why)) => denied = denied.or(Some((path, why))),
@@ -194,6 +232,27 @@ mod tests {
         assert!(matches!(find(""), Err(LaunchError::ProgramNotFound(_))));
         assert!(matches!(find("/"), Err(LaunchError::NotExecutable(..))));
         assert!(matches!(find("/bin/sh").unwrap().kind, Kind::Glibc | Kind::OtherLoader(_)));
+    }
+
+    #[test]
+    fn a_static_glibc_is_found_by_its_tunables() {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, is_static, dynamic] =
+            ["x.c", "static", "dynamic"].map(|name| dir.path().join(name));
+        std::fs::write(&source, "#include <stdlib.h>\nint main(void) { return malloc(1) == 0; }")
+            .unwrap();
+        let build = |out: &Path, with: &[&str]| {
+            let mut cc = std::process::Command::new("cc");
+            cc.arg("-o").arg(out).arg(&source).args(with);
+            cc.status().unwrap().success()
+        };
+        if !build(&is_static, &["-static"]) {
+            testkit::skipped!("no static libc");
+            return;
+        }
+        assert!(build(&dynamic, &[]));
+        let of = |path: &Path| Program::find(path, "").unwrap().runtime;
+        assert_eq!((of(&is_static), of(&dynamic)), (Some(Runtime::StaticGlibc), None));
     }
 
     #[test]

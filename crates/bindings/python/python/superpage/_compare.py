@@ -104,13 +104,15 @@ class Comparison:
         raise KeyError(f"no judgement on {arm} in {quantity or 'what it is about'}; there are: {', '.join(known)}")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each run, warm-ups included."""
+        """A row for each run, warm-ups included (``purpose`` tells them apart). A metric's column has the metric's name."""
         frame: pandas.DataFrame = _frames.module("pandas").read_csv(io.StringIO(self._csv))
-        return frame
+        return frame.rename(columns=_frames.metric_names(self.document, list(frame.columns)))
 
     def to_arrow(self) -> pyarrow.Table:
         """The same as a table of Arrow."""
-        return _frames.module("pyarrow.csv").read_csv(io.BytesIO(self._csv.encode()))
+        table = _frames.module("pyarrow.csv").read_csv(io.BytesIO(self._csv.encode()))
+        renamed = _frames.metric_names(self.document, table.column_names)
+        return table.rename_columns([renamed.get(name, name) for name in table.column_names])
 
     def to_html(self) -> str:
         """The page that ``--html`` writes: one file, with every sample."""

@@ -26,9 +26,29 @@ def module(name: str) -> Any:
 
 
 def to_pandas(rows: List[Row]) -> pandas.DataFrame:
-    """Rows as a data frame."""
+    """Rows as a data frame. A column of numbers is numeric also where some or all are unknown (NaN)."""
     frame: pandas.DataFrame = module("pandas").DataFrame(rows)
+    for name in frame.columns:
+        values = [row.get(name) for row in rows]
+        if any(value is None for value in values) and all(_is_number_or_none(value) for value in values):
+            frame[name] = frame[name].astype("float64")
     return frame
+
+
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def metric_names(document: Dict[str, Any], columns: List[str]) -> Dict[str, str]:
+    """The columns of a comparison's metrics, with the metrics' names; ``metric_NAME`` where a column is called NAME."""
+    metrics = [document.get("metric"), *document.get("more_metrics", [])]
+    renamed: Dict[str, str] = {}
+    for index, metric in enumerate(metrics):
+        column = "metric" if index == 0 else f"metric_{index + 1}"
+        if metric is not None and column in columns:
+            name = str(metric["name"])
+            renamed[column] = f"metric_{name}" if name in columns else name
+    return renamed
 
 
 def to_arrow(rows: List[Row]) -> pyarrow.Table:

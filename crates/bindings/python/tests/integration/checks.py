@@ -82,6 +82,22 @@ def comparison():
     assert workload.arms[0]["metric"] > 0
 
 
+def frames():
+    from superpage import _frames
+
+    named = {"metric": {"name": "tps"}, "more_metrics": [{"name": "coverage"}, {"name": "lag"}]}
+    columns = ["arm", "coverage", "metric", "metric_2", "metric_3"]
+    assert _frames.metric_names(named, columns) == {"metric": "tps", "metric_2": "metric_coverage", "metric_3": "lag"}
+    assert _frames.metric_names({"metric": None}, columns) == {}
+    try:
+        import pandas  # noqa: F401
+    except ModuleNotFoundError:
+        print("skipped: no pandas")
+        return
+    made = _frames.to_pandas([{"p99": None, "n": 1, "on": True, "x": None}, {"p99": None, "n": 2, "on": False, "x": 2.5}])
+    assert [str(kind) for kind in made.dtypes] == ["float64", "int64", "bool", "float64"], made.dtypes
+
+
 def options(*words, program):
     text = command(*words, "--help", program=program)
     return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.MULTILINE)) - {"help", "dry-run", "json", "output"}

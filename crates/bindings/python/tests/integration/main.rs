@@ -72,6 +72,11 @@ fn a_comparison_is_the_document_that_the_command_wrote() {
 }
 
 #[test]
+fn columns_have_the_names_of_metrics_and_numbers_are_numeric() {
+    passes("frames");
+}
+
+#[test]
 fn every_option_is_a_keyword() {
     passes("keywords");
 }

@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
     };
     let text = words::text(&validation);
-    let printed = match (args.outputs.json, args.csv) {
+    let printed = match (args.outputs.is_json() && !args.csv, args.csv) {
         (true, _) => exit::to_json(&Whole { validation: &validation, live: &live })?,
         (_, true) => csv::lines(&validation),
         (false, false) => text.clone(),

@@ -42,10 +42,17 @@ pub(super) fn made(made: Made) -> String {
 pub fn end(end: &End) -> Option<String> {
     match end {
         End::Done => None,
-        End::OutOfMemory { resident_pages } => Some(format!(
-            "was killed: memory ran out with {} resident",
-            count(*resident_pages, "base page")
-        )),
+        End::OutOfMemory { resident_pages, reserved_pages } => {
+            let kept = reserved_pages.filter(|pages| *pages > 0).map_or(String::new(), |pages| {
+                let pages = count(pages, "base page");
+                format!(
+                    ", while reservations keep {pages} unused: the design does not break them \
+                     (allocation.break-reservations = false)"
+                )
+            });
+            let pages = count(*resident_pages, "base page");
+            Some(format!("was killed: memory ran out with {pages} resident{kept}"))
+        }
         End::Killed { why } => Some(format!("was killed at a fault on the explicit pool ({why})")),
         End::Refused { short_by } => Some(format!(
             "was refused a mapping: its pool was {} short",

@@ -1,8 +1,11 @@
 //! Converts reports to columns: one row per cell, and a column for every scalar. Time lines and phases are only in the
 //! JSON.
 
+use std::collections::HashMap;
+
 use super::Hash;
-use crate::{End, Report};
+use crate::analysis::{Figures, figures};
+use crate::{Cell, End, Report};
 use mm_sim::Cause;
 
 /// A column; all columns of a table have the same length.
@@ -10,6 +13,9 @@ pub(super) struct Column {
     pub(super) name: String,
     pub(super) values: Values,
 }
+
+/// How a figure is read.
+type Figure = fn(&Figures) -> Option<f64>;
 
 /// Values of a column; `None` if the row has no value.
 pub(super) enum Values {
@@ -37,6 +43,7 @@ pub(super) fn columns(rows: &[(Hash, &Report)]) -> Vec<Column> {
     table.whole("mhz", |report| Some(u64::from(report.mhz)));
     table.whole("wall_cycles", |report| Some(report.wall_cycles));
     table.real("seconds", |report| Some(report.seconds()));
+    table.figures();
     for cause in Cause::ALL {
         let name = cause.name().replace('-', "_");
         table.whole(&format!("cycles_{name}"), move |report| Some(report.ledger[cause]));
@@ -81,6 +88,37 @@ impl Table<'_> {
     fn real(&mut self, name: &str, value: impl Fn(&Report) -> Option<f64>) {
         let values = self.rows.iter().map(|(_, report)| value(report)).collect();
         self.columns.push(Column { name: name.to_string(), values: Values::Real(values) });
+    }
+
+    /// Adds the figures that `lab compare` prints. The speed-up is over the design `base` in the same setting, if the
+    /// sweep has that cell.
+    fn figures(&mut self) {
+        let setting = |cell: &Cell| {
+            serde_json::to_string(&Cell { design: String::new(), ..cell.clone() })
+                .unwrap_or_default()
+        };
+        let is_base = |report: &&Report| report.cell.design == "base";
+        let bases: HashMap<String, &Report> = (self.rows.iter().map(|(_, report)| *report))
+            .filter(is_base)
+            .map(|report| (setting(&report.cell), report))
+            .collect();
+        let all: Vec<Figures> = (self.rows.iter())
+            .map(|(_, report)| figures(report, bases.get(&setting(&report.cell)).copied()))
+            .collect();
+        let columns: [(&str, Figure); 8] = [
+            ("speedup_over_base", |one| one.speedup),
+            ("translation_share", |one| one.translation),
+            ("faults_share", |one| one.faults),
+            ("upkeep_share", |one| one.upkeep),
+            ("coverage", |one| one.coverage),
+            ("utilisation", |one| one.utilisation),
+            ("bloat", |one| one.bloat),
+            ("daemons_share", |one| one.daemons),
+        ];
+        for (name, of) in columns {
+            let values = all.iter().map(of).collect();
+            self.columns.push(Column { name: name.to_string(), values: Values::Real(values) });
+        }
     }
 
     /// Adds one column per counter. The names come from the JSON, so a new counter becomes a column without change

@@ -114,12 +114,19 @@ fn a_time_that_is_not_in_the_ledger_is_told_as_waiting() {
 #[test]
 fn an_end_before_the_end_is_no_speed() {
     let mut killed = slow();
-    killed.end = End::OutOfMemory { resident_pages: 1 };
+    killed.end = End::OutOfMemory { resident_pages: 1, reserved_pages: Some(0) };
     let explanation = explain(&killed, &quick());
     assert_eq!(explanation.speedup, None);
     assert_eq!(
         explanation.sentences[0],
         "Their times are not comparable: linux-4.3 was killed: memory ran out with 1 base page resident."
+    );
+    killed.end = End::OutOfMemory { resident_pages: 0, reserved_pages: Some(511) };
+    assert_eq!(
+        explain(&killed, &quick()).sentences[0],
+        "Their times are not comparable: linux-4.3 was killed: memory ran out with no base pages resident, while \
+         reservations keep 511 base pages unused: the design does not break them (allocation.break-reservations = \
+         false)."
     );
     killed.end = End::Refused { short_by: 7 };
     assert!(explain(&killed, &quick()).sentences[0].contains("its pool was 7 superpages short"));

@@ -36,7 +36,7 @@ fn odd_reports_are_drawn_all_the_same() {
     check(&[single.clone()]);
     let mut huge = report("<script>&\"'\u{202e}", &[(Cause::Zero, u64::MAX / 2), (Cause::Work, 1)]);
     huge.timeline = timeline(&[(0, 1), (u64::MAX / 4_000_000, 5000)]);
-    huge.end = End::OutOfMemory { resident_pages: 7 };
+    huge.end = End::OutOfMemory { resident_pages: 7, reserved_pages: None };
     check(&[huge.clone(), single, report("nothing", &[])]);
     let svg = plot::svg(&[huge]);
     assert!(!svg.contains("<script>") && svg.contains("memory ran out"));

@@ -358,6 +358,8 @@ fn the_parquet_file_reads_back() {
     };
     let (hash, faults, mean) = (at("hash"), at("faults"), at("request_mean_us"));
     let cycles = at("cycles_work");
+    let [speedup, coverage, share] = ["speedup_over_base", "coverage", "translation_share"].map(at);
+    let mut speedups = 0;
     let mut rows = 0;
     for (row, cell) in file.get_row_iter(None).unwrap().zip(cells) {
         let row = row.unwrap();
@@ -366,7 +368,18 @@ fn the_parquet_file_reads_back() {
         assert_eq!(Some(row.get_ulong(faults).unwrap()), report["counters"]["faults"].as_u64());
         assert_eq!(Some(row.get_ulong(cycles).unwrap()), report["ledger"]["work"].as_u64());
         assert_eq!(row.get_double(mean).ok(), report["requests"]["mean"].as_f64());
+        // The figures of the same report, as `lab compare` computes them.
+        let read: superpage_lab::Report = serde_json::from_value(report.clone()).unwrap();
+        let figures = superpage_lab::analysis::figures(&read, None);
+        assert_eq!(row.get_double(coverage).ok(), figures.coverage);
+        assert_eq!(row.get_double(share).ok(), figures.translation);
+        if let Ok(speedup) = row.get_double(speedup) {
+            speedups += 1;
+            assert!(read.cell.design != "base" || speedup == 1.0, "{speedup}");
+        }
         rows += 1;
     }
     assert_eq!((rows, merged.rows), (48, 48));
+    let has_base = cells.iter().any(|cell| cell["report"]["cell"]["design"] == "base");
+    assert_eq!(speedups > 0, has_base, "a speed-up only where the base was run");
 }

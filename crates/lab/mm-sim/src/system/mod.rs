@@ -117,6 +117,8 @@ pub(crate) struct System {
 pub struct Outcome {
     /// Resident base pages.
     pub resident_pages: u64,
+    /// Base pages that reservations keep and nobody uses.
+    pub reserved_pages: u64,
     /// The program's CPU cycles by cause.
     pub ledger: CycleCounts,
     /// The daemons' CPU cycles by cause.
@@ -303,6 +305,7 @@ impl System {
         self.observed.end_phase(&self.clock, self.counters.accesses);
         Outcome {
             resident_pages: self.spaces.resident(),
+            reserved_pages: self.frames.reservations().clear_frames(),
             ledger: *self.clock.ledger(),
             background: *self.clock.background(),
             counters: self.counters.clone(),

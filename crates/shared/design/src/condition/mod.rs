@@ -22,7 +22,8 @@ pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     read.map_err(|what| format!("{what}{} known facts: {}", joint(&what), facts(rule)))
 }
 
-fn facts(rule: Rule) -> String {
+/// The facts that the conditions of a rule may name, as a list in words.
+pub(crate) fn facts(rule: Rule) -> String {
     let mut names: Vec<&str> = known(rule).map(Fact::name).collect();
     names.sort_unstable();
     names.join(", ")

@@ -110,15 +110,24 @@ fn presets_are_told_apart() {
     }
 }
 
+/// An action that a condition forbids stands behind the condition, and what is done otherwise does not.
 #[test]
-fn conditions_are_told_as_they_are_written() {
-    let told = |name: &str| {
-        let lines = designs::find(name).unwrap().explain();
-        let of = lines.into_iter().filter(|line| line.part == "conditions");
-        of.map(|line| line.actions[0].clone()).collect::<Vec<_>>()
+fn conditions_stand_where_they_hold() {
+    let actions = |preset: &str, event: &str| {
+        let lines = designs::find(preset).unwrap().explain();
+        let of = lines.into_iter().find(|line| line.event.starts_with(event));
+        of.unwrap_or_else(|| panic!("{preset}: {event}")).actions
     };
-    assert_eq!(told("cbmm"), ["only where benefit > cost"]);
-    assert_eq!(told("elastic"), ["only where misses > 0 and coverage > max(1, pages / 64)"]);
-    assert_eq!(told("linux-6"), <[&str; 0]>::default());
-    assert!(told("hugescope").len() == 2);
+    let large = "where benefit > cost: map a superpage of 2 MiB, if one is free";
+    assert_eq!(actions("cbmm", "first write"), [large, "map a base page"]);
+    assert_eq!(actions("cbmm", "a part is unmapped"), ["split the superpage, in place"]);
+    let scan = actions("elastic", "scan");
+    let of_one = scan.last().unwrap();
+    assert!(of_one.contains(", where misses > 0 and coverage > max(1, pages / 64): "), "{of_one}");
+    let split = actions("hugescope", "splitting");
+    assert!(split.last().unwrap().contains(", where coverage > 0 and "), "{split:?}");
+    // A design without conditions has none in its words.
+    for line in designs::find("linux-6").unwrap().explain() {
+        assert!(line.actions.iter().all(|action| !action.contains("where ")), "{line:?}");
+    }
 }

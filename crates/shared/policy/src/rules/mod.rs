@@ -54,14 +54,14 @@ rules! {
     pub struct Allocation {
         /// The event at which a program gets a physical superpage.
         trigger: Trigger = Trigger::FirstFault, "trigger";
-        /// The condition under which a fault maps a page of a given size. `None`: always, if the
-        /// page fits.
+        /// The condition under which a fault maps a page of a given size. Without a condition a fault always does, if
+        /// the page fits.
         when: Option<Condition> = None, "when";
-        /// The form of the allocation.
+        /// What an allocation is.
         form: Form = Form::Superpage, "form";
-        /// The available sizes, ascending: the PMD-level size, smaller ones (mTHP, the sizes of Navarro et al.) and
-        /// larger ones (Trident). A fault, and a scan with a condition, take the largest size that fits and satisfies
-        /// the condition.
+        /// The available sizes, ascending: the size of a page table's superpage (2M), smaller ones (mTHP, the sizes of
+        /// Navarro et al.) and larger ones (Trident). A fault, and a scan with a condition, take the largest size that
+        /// fits and satisfies the condition.
         sizes: Vec<ByteSize> = alloc::vec![ByteSize::mib(2)], "sizes";
         /// Which mappings may have superpages.
         eligible: Eligible = Eligible::Always, "eligible";
@@ -89,7 +89,7 @@ words! {
         Mmap = "mmap",
         /// The first fault in a virtual superpage.
         FirstFault = "first-fault",
-        /// A background scan, later (see [`crate::rules::Scan`]).
+        /// A background scan, later: the daemon of `[mapping.scan]`.
         Scan = "scan",
     }
 
@@ -119,7 +119,7 @@ words! {
         Wake = "wake",
         /// Asynchronous direct compaction, then reclaim, without retry. Give up if compaction is deferred.
         Direct = "direct",
-        /// Like `Direct`, then a second, synchronous compaction.
+        /// As `direct`, then a second, synchronous compaction.
         DirectRetry = "direct-retry",
         /// As in Linux 4.3: asynchronous compaction, reclaim, compaction again. Give up at once if compaction is
         /// deferred.
@@ -174,7 +174,7 @@ rules! {
     }
 }
 
-/// When the frames of a partly freed superpage are released.
+/// When the frames of a partly freed superpage are released. The words' texts are below, at [`choice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// Each frame is released when its page is unmapped.
@@ -207,10 +207,16 @@ const INACTIVE: Release = Release::Inactive {
 
 choice! {
     Release {
+        /// Each frame is released when its page is unmapped.
         Self::AtOnce => "at-once" = Self::AtOnce,
+        /// Unmapped parts of a superpage are released under memory pressure (Linux' deferred split queue); a whole
+        /// superpage is released at once.
         Self::UnderPressure => "under-pressure" = Self::UnderPressure,
+        /// The frames are released once all of them are free or the reservation is broken (FreeBSD).
         Self::WhenEmpty => "when-empty" = Self::WhenEmpty,
+        /// As `when-empty`. In addition a daemon migrates pages out of inactive reservations (Quicksilver).
         Self::Inactive { .. } => "inactive" = INACTIVE,
+        /// Superpages return to their pool whole and are never split (hugetlb).
         Self::ToPool => "to-pool" = Self::ToPool,
     }
 }
@@ -220,8 +226,11 @@ impl Key for Release {
         keys.key(name, none, Slot::Word(self));
         match self {
             Self::Inactive { after, every, budget_pages } => {
+                keys.about("A reservation that has not changed for this long is inactive.");
                 after.visit("after", WAIT, keys);
+                keys.about("Period of the daemon that empties inactive reservations.");
                 every.visit("every", PERIOD, keys);
+                keys.about("Maximum number of base pages migrated per pass.");
                 budget_pages.visit("budget-pages", ONE_OR_MORE, keys);
             }
             _ => keys.only_with(&["after", "every", "budget-pages"], "when = \"inactive\""),
@@ -247,7 +256,9 @@ rules! {
     /// A program's TLB misses, for each span of its memory.
     #[derive(Eq)]
     pub struct Profile {
-        /// The spans by address, without overlap. Memory outside all spans has no misses.
+        /// The spans by address, without overlap: for each the offsets of its first byte and of the first byte after it,
+        /// from the start of the program's memory, and its TLB misses per superpage in 10 s. Memory outside all spans has
+        /// no misses.
         spans: Vec<Span> = Vec::new(), "spans";
     }
 }
@@ -297,15 +308,16 @@ rules! {
         regions: u32 = 8, "regions", ONE_OR_MORE;
         /// Time to wait after a pass found no free superpage.
         after_failure: Duration = Duration::from_secs(60), "after-failure", WAIT;
-        /// Minimum number of populated pages of a candidate.
+        /// Minimum number of populated base pages of a candidate.
         least_present: u16 = 1, "least-present";
-        /// Maximum number of swapped-out pages of a candidate (512: unlimited; Linux: max_ptes_swap 64).
+        /// Maximum number of swapped-out base pages of a candidate (512: unlimited; Linux: max_ptes_swap 64).
         most_swapped: u16 = 512, "most-swapped", limit(0, 512, "must be 0 to 512 (no limit)");
         /// Whether a candidate must have a recently referenced page.
         referenced: bool = true, "referenced";
         /// The order in which the scan takes candidates.
         order: ScanOrder = ScanOrder::Address, "order";
-        /// The condition under which a candidate becomes a page of a given size. `None`: whenever it qualifies.
+        /// The condition under which a candidate becomes a page of a given size. Without a condition it does whenever it
+        /// qualifies.
         when: Option<Condition> = None, "when";
         /// Effort to get a free superpage.
         effort: Effort = Effort::DirectRetry, "effort";
@@ -361,7 +373,7 @@ words! {
     pub enum ScanOrder {
         /// By address, address space after address space (khugepaged).
         Address = "address",
-        /// First the regions whose number of populated pages crossed `least_present`, in that order and without a limit
+        /// First the regions whose number of populated pages crossed `least-present`, in that order and without a limit
         /// on their number; then by address (Ingens).
         Crossing = "crossing",
         /// Highest bin of recent access coverage first, across all address spaces (HawkEye-G).
@@ -394,10 +406,9 @@ rules! {
         /// Number of compactions in 1000 that give up because a lock or the CPU was contended (Linux'
         /// COMPACT_CONTENDED). The values are known only from a fit to Linux 4.3.
         contended_permille: u16 = 0, "contended-permille", limit(0, 1000, "must be 0 to 1000");
-        /// Number of pages that such a compaction migrates before it gives up.
+        /// Number of base pages that such a compaction migrates before it gives up.
         contended_pages: u32 = 0, "contended-pages", limit(0, 1 << 20, "must be at most 2^20");
-        /// Number of superpages in the pool, for [`crate::rules::Form::Pool`]. `None`: as many as the
-        /// workload maps.
+        /// Number of superpages in the pool, for `form = "pool"`. Without: as many as the workload maps.
         pool_pages: Option<u64> = None, "pool-pages", limit(0, 1 << 40, "must be at most 2^40");
         /// Whether a zeroed superpage is always available at no cost. No real system has this; it is the upper bound of
         /// all designs.
@@ -441,7 +452,7 @@ words! {
     pub enum Locking {
         /// The address space's lock, shared, and one lock for all page tables.
         PageTable = "page-table",
-        /// Like `PageTable`, but with one lock per page-table page.
+        /// As `page-table`, but with one lock per page-table page.
         SplitPageTable = "split-page-table",
         /// The address space's lock, shared; entries are written by compare-and-exchange (Lameter).
         AtomicEntries = "atomic-entries",
@@ -469,8 +480,8 @@ rules! {
     pub struct Preparation {
         /// How much a fault prepares.
         grain: Grain = Grain::Superpage, "grain";
-        /// A fault that brings the number of populated pages to this value prepares the remaining
-        /// pages at once.
+        /// A fault that brings the number of a reservation's populated base pages to this value prepares the remaining
+        /// pages at once. Without: none does.
         fill_at: Option<u16> = None, "fill-at";
         /// The stores that zero memory.
         stores: ZeroStores = ZeroStores::Temporal, "zeroing";
@@ -489,11 +500,11 @@ rules! {
     /// Quicksilver's async-64 script.
     #[derive(Copy, Eq)]
     pub struct BackgroundFill {
-        /// Minimum number of populated pages of a reservation to complete.
+        /// Minimum number of populated base pages of a reservation to complete.
         at: u16 = 64, "at";
         /// Period of the daemon.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
-        /// Maximum number of pages filled per pass.
+        /// Maximum number of base pages filled per pass.
         budget_pages: u32 = 200_000, "budget-pages", ONE_OR_MORE;
     }
 
@@ -501,7 +512,7 @@ rules! {
     /// then one second of sleep, repeated forever.
     #[derive(Copy, Eq)]
     pub struct Prezero {
-        /// Order of the zeroed blocks.
+        /// Order of the zeroed blocks: 2^order base pages.
         order: u8 = 10, "order", limit(0, 10, "must be 0 to 10 (4M), the buddy allocator's largest");
         /// Number of blocks per pass.
         blocks: u32 = 10, "blocks", ONE_OR_MORE;
@@ -548,10 +559,14 @@ pub enum Prefault {
 
 choice! {
     Prefault {
+        /// None.
         Self::None => "none" = Self::None,
         // FreeBSD's value.
+        /// Resident pages on each side of the faulting page (FreeBSD).
         Self::Resident(_) => "resident" = Self::Resident(4),
         // Lameter's best value for programs with much memory.
+        /// While faults are sequential, batches that double (Lameter). The pages are superpages if the grain is
+        /// `superpage`, base pages otherwise.
         Self::Doubling(_) => "doubling" = Self::Doubling(4),
     }
 }
@@ -564,14 +579,21 @@ impl Key for Prefault {
         const ORDER: Option<Limit> =
             limit(1, 9, "must be 1 to 9 (512 pages); kind = \"none\" for none");
         if keys.enter(name, true) {
+            keys.about("Which pages a fault maps besides the touched one.");
             keys.key("kind", none, Slot::Word(self));
         }
         match self {
-            Self::Resident(pages) => pages.visit("pages", PAGES, keys),
+            Self::Resident(pages) => {
+                keys.about("Maximum number of resident base pages mapped on each side of the touched page.");
+                pages.visit("pages", PAGES, keys);
+            }
             _ => keys.only_with(&["pages"], "kind = \"resident\""),
         }
         match self {
-            Self::Doubling(order) => order.visit("order", ORDER, keys),
+            Self::Doubling(order) => {
+                keys.about("Batches grow up to 2^order pages.");
+                order.visit("order", ORDER, keys);
+            }
             _ => keys.only_with(&["order"], "kind = \"doubling\""),
         }
         keys.leave();
@@ -584,7 +606,8 @@ rules! {
     /// The rules of mapping destruction.
     #[derive(Eq)]
     pub struct Unmapping {
-        /// The calls that split a superpage mapping.
+        /// The calls that split a superpage mapping: freeing a part of it (`partial-free`; all existing designs do, and
+        /// without the word the call is refused), changing the protection of a part (`partial-protect`).
         on: SplitOn = SplitOn { free: true, protect: true }, "on";
         /// What happens at a write to a clean, read-only superpage.
         clean_write: CleanWrite = CleanWrite::Keep, "clean-write";
@@ -613,7 +636,7 @@ rules! {
     }
 }
 
-/// The calls that split a superpage mapping, as a list: `on = ["partial-free", "partial-protect"]`.
+/// The calls that split a superpage mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitOn {
     /// Freeing part of a superpage splits its mapping. True in all existing designs; if false, the

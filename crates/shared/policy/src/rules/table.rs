@@ -12,6 +12,8 @@ use crate::rules::Span;
 
 /// A visitor of keys.
 pub trait Keys {
+    /// The meaning of the key or table that is visited next.
+    fn about(&mut self, _meaning: &'static str) {}
     /// Visits a key of the current table.
     fn key(&mut self, name: &'static str, limit: Option<Limit>, value: Slot<'_>);
     /// Declares keys that are valid only if an earlier key has another value; `other` describes
@@ -75,6 +77,8 @@ pub struct Limit {
 pub trait Choice {
     /// All words.
     fn words(&self) -> &'static [&'static str];
+    /// The meaning of each word, in the order of [`Choice::words`].
+    fn meanings(&self) -> &'static [&'static str];
     /// The current word.
     fn word(&self) -> &'static str;
     /// Sets `word` if it is one of the words; returns whether it is.
@@ -182,15 +186,16 @@ pub(crate) const PER_CENT: Option<Limit> = limit(1, 100, "must be 1 to 100");
 /// Limits of a number of cycles.
 pub(crate) const CYCLES: Option<Limit> = limit(0, 1 << 40, "must be at most 2^40");
 
-/// Declares tables. Each key is `field: type = default, "name"`, with optional limits.
+/// Declares tables. Each key is `field: type = default, "name"`, with optional limits. Its comment is its text in the
+/// reference of designs (docs/guide/design-keys.md), so it is written for users.
 macro_rules! rules {
     ($($(#[$meta:meta])* pub struct $table:ident {
-        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $name:literal $(, $limit:expr)?;)+
+        $($(#[doc = $doc:literal])* $field:ident: $type:ty = $default:expr, $name:literal $(, $limit:expr)?;)+
     })+) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq)]
         pub struct $table {
-            $($(#[$doc])* pub $field: $type,)+
+            $($(#[doc = $doc])* pub $field: $type,)+
         }
 
         impl Default for $table {
@@ -202,18 +207,25 @@ macro_rules! rules {
         impl $crate::rules::table::Table for $table {
             fn keys(&mut self, keys: &mut dyn $crate::rules::table::Keys) {
                 use $crate::rules::table::Key as _;
-                $(self.$field.visit($name, None $(.or($limit))?, keys);)+
+                $(
+                    keys.about(concat!($($doc),*));
+                    self.$field.visit($name, None $(.or($limit))?, keys);
+                )+
             }
         }
     )+};
 }
 
-/// Declares the words of an enum whose variants may have payloads.
+/// Declares the words of an enum whose variants may have payloads. The comments are the words' texts in the reference of
+/// designs.
 macro_rules! choice {
-    ($type:ident { $($pattern:pat => $word:literal = $value:expr,)+ }) => {
+    ($type:ident { $($(#[doc = $doc:literal])* $pattern:pat => $word:literal = $value:expr,)+ }) => {
         impl $crate::rules::table::Choice for $type {
             fn words(&self) -> &'static [&'static str] {
                 &[$($word),+]
+            }
+            fn meanings(&self) -> &'static [&'static str] {
+                &[$(concat!($($doc),*)),+]
             }
             fn word(&self) -> &'static str {
                 match self { $($pattern => $word),+ }
@@ -232,15 +244,17 @@ macro_rules! choice {
 /// Declares enums whose variants are words without payloads.
 macro_rules! words {
     ($($(#[$meta:meta])* pub enum $type:ident {
-        $($(#[$doc:meta])* $variant:ident = $word:literal,)+
+        $($(#[doc = $doc:literal])* $variant:ident = $word:literal,)+
     })+) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $type {
-            $($(#[$doc])* $variant,)+
+            $($(#[doc = $doc])* $variant,)+
         }
 
-        $crate::rules::table::choice! { $type { $(Self::$variant => $word = Self::$variant,)+ } }
+        $crate::rules::table::choice! {
+            $type { $($(#[doc = $doc])* Self::$variant => $word = Self::$variant,)+ }
+        }
 
         impl $crate::rules::table::Key for $type {
             fn visit(

@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     csv: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -125,7 +125,8 @@ pub fn run(args: &Args) -> Result<Done, Failure> {
         files::check_new(path, args.force)?;
     }
     let (files, merged) = merge(&args.directory, args.by)?;
-    let text = match (args.json, args.csv) {
+    let is_json = files::is_json(args.json, args.output.as_deref()) && !args.csv;
+    let text = match (is_json, args.csv) {
         (true, _) => {
             let document = Document { by: args.by, files: &files, merged: &merged };
             let body = serde_json::to_value(&document);

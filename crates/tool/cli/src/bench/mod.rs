@@ -93,7 +93,7 @@ pub struct Outputs {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -112,6 +112,11 @@ impl Outputs {
         files::check_outputs(self.output.as_deref(), "--svg", svg.map(PathBuf::as_path), self.force)
     }
 
+    /// Whether the result is written as JSON.
+    pub fn is_json(&self) -> bool {
+        files::is_json(self.json, self.output.as_deref())
+    }
+
     /// Prints the result, or writes it to `--output`.
     pub fn deliver(&self, text: &str) -> Result<(), Failure> {
         files::deliver(self.output.as_deref(), self.force, text)
@@ -120,7 +125,7 @@ impl Outputs {
 
 fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Result<(), Failure> {
     let drawn = svg.map_or(Ok(()), |path| files::write(path, outputs.force, document.to_svg()));
-    let text = if outputs.json { document.to_json() } else { table::text(document) };
+    let text = if outputs.is_json() { document.to_json() } else { table::text(document) };
     outputs.deliver(&text).and(drawn)
 }
 

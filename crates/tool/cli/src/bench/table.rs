@@ -34,6 +34,9 @@ pub fn text(document: &Document) -> String {
     for line in &document.lent {
         out += &format!("note: {line}\n");
     }
+    if let Some(line) = document.neighbours.line() {
+        out += &format!("note: {line}\n");
+    }
     for line in &document.changed_meanwhile {
         out += &format!("note: during the runs, {line}\n");
     }

@@ -41,7 +41,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return plan(&args);
     }
     let zeroing = measure(args.outputs.quiet)?;
-    let text = if args.outputs.json { document(&zeroing)? } else { words(&zeroing) };
+    let text = if args.outputs.is_json() { document(&zeroing)? } else { words(&zeroing) };
     args.outputs.deliver(&text)?;
     if args.save {
         exit::say(&save::of_zero(&zeroing)?);

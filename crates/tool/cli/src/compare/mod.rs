@@ -243,6 +243,9 @@ fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
     args.judged([document])
 }
 
+/// Why `--fail-if` gives no answer.
+const NO_VERDICT: &str = "--fail-if has no verdict to look at: no arm was compared with the first (the lines above say why)";
+
 impl Args {
     fn request(&self) -> Request {
         Request {
@@ -275,8 +278,15 @@ impl Args {
         }
         let (mut has_failed, mut lacks_arms) = (false, false);
         for document in documents {
-            let judgements = experiment::analysis::analyse(document).judgements;
+            let analysis = experiment::analysis::analyse(document);
+            let judgements = &analysis.judgements;
             let primary = || judgements.iter().filter(|one| one.is_primary);
+            if self.fail_if.contains(&outputs::FailIf::NoEffect) {
+                for arm in experiment::analysis::designs_without_effect(document, &analysis) {
+                    exit::say(&format!("--fail-if no-effect: {arm}: its design made no superpage"));
+                    has_failed = true;
+                }
+            }
             // True also if no arm was compared with the first.
             lacks_arms |= primary().all(|one| one.verdict.ratio().is_none());
             has_failed |=
@@ -284,9 +294,7 @@ impl Args {
         }
         match (has_failed, lacks_arms) {
             (true, _) => Ok(Done::Negative),
-            (false, true) => Err(Failure::cannot(
-                "--fail-if has no verdict to look at: no arm was compared with the first",
-            )),
+            (false, true) => Err(Failure::cannot(NO_VERDICT)),
             (false, false) => Ok(Done::Fine),
         }
     }

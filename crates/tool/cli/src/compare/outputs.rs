@@ -24,7 +24,7 @@ pub struct Outputs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -118,6 +118,13 @@ impl Outputs {
         }
     }
 
+    fn format(&self) -> Format {
+        match self.format {
+            Format::Human if files::is_json(self.json, self.output.as_deref()) => Format::Json,
+            format => format,
+        }
+    }
+
     /// Writes a series to every requested output; `text` is its table.
     pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
         let html = self
@@ -128,7 +135,7 @@ impl Outputs {
             Some(picture) => files::write(path, self.force, picture),
             None => Err(Failure::usage("--svg: no arm has a ratio; nothing to draw")),
         });
-        let text = match if self.json { Format::Json } else { self.format } {
+        let text = match self.format() {
             Format::Human => text.to_string(),
             Format::Json => exit::to_json(series)?,
             Format::Csv => return self.refuse_csv(),
@@ -146,7 +153,7 @@ impl Outputs {
         let html = self.html.as_ref().map_or(Ok(()), |path| {
             files::write(path, self.force, experiment::running::html::page(document, analysis))
         });
-        let text = match if self.json { Format::Json } else { self.format } {
+        let text = match self.format() {
             Format::Human => text.to_string(),
             Format::Json => document.to_json(),
             Format::Csv => document.to_csv(),
@@ -163,8 +170,7 @@ impl Outputs {
             }
             None => Ok(()),
         };
-        let format = if self.json { Format::Json } else { self.format };
-        let text = match format {
+        let text = match self.format() {
             Format::Human => table::text(document, analysis),
             Format::Json => document.to_json(),
             Format::Csv => experiment::csv::samples(document),

@@ -115,13 +115,20 @@ pub fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
     if let Some(reason) = left.and_then(|left| left.reason.as_ref()) {
         return Err(Failure::cannot(format!("the memory could not be left as asked: {reason}")));
     }
-    let judged = analysis.judgements.iter().filter(|one| {
-        let arm = document.arms.iter().find(|arm| arm.name == one.arm);
-        arm.is_some_and(|arm| !arm.is_noise_floor)
-    });
+    let judged = || {
+        analysis.judgements.iter().filter(|one| {
+            let arm = document.arms.iter().find(|arm| arm.name == one.arm);
+            arm.is_some_and(|arm| !arm.is_noise_floor)
+        })
+    };
     let is_negative =
-        judged.into_iter().any(|one| args.fail_if.iter().any(|asked| asked.matches(&one.verdict)));
-    Ok(if is_negative { Done::Negative } else { Done::Fine })
+        judged().any(|one| args.fail_if.iter().any(|asked| asked.matches(&one.verdict)));
+    let has_verdict = judged().any(|one| one.verdict.ratio().is_some());
+    match (is_negative, has_verdict || args.fail_if.is_empty()) {
+        (true, _) => Ok(Done::Negative),
+        (false, true) => Ok(Done::Fine),
+        (false, false) => Err(Failure::cannot(super::NO_VERDICT)),
+    }
 }
 
 fn request(args: &Args) -> Result<Request, Failure> {

@@ -56,7 +56,7 @@ fn over_time(document: &Document) -> String {
     let given = settings.max_seconds.filter(|_| settings.patience_seconds.is_none());
     match given {
         Some(most) if document.elapsed_seconds > 1.02 * most => format!(
-            " ({most:.0} s, and {:.0} s more: warm-ups are not counted, and a block of two runs per arm is completed)",
+            " ({most:.0} s, and {:.0} s more: one block of two runs per arm is always made, and completed)",
             document.elapsed_seconds - most
         ),
         _ => String::new(),
@@ -187,6 +187,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     notes.extend(service::notes(document));
+    notes.extend(document.neighbours.as_ref().and_then(host::Neighbours::line));
     notes.extend(more_memory(analysis));
     notes.extend(arrays::note(document));
     let undecided = analysis.judgements.iter().filter(|one| one.is_primary);

@@ -7,7 +7,8 @@ use crate::exit::{self, Done, Failure};
 
 /// Check design files.
 ///
-/// Prints every error with its line, key and the allowed values; exits with 2 if there are any.
+/// Prints every error with its line, key and the allowed values; exits with 2 if there are any. Warns of keys that have
+/// no effect beside the others.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The files.
@@ -26,17 +27,20 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut wrong = Vec::new();
     let mut bad = 0;
     for file in &args.files {
+        let each = |p: &design::Problem| json!({ "line": p.line, "key": p.key, "what": p.what });
+        let mut warnings = Vec::new();
         let (name, problems) = match operations::design::text(file)
-            .map(|text| Design::from_toml(file, &text))
+            .map(|text| (Design::from_toml(file, &text), text))
         {
-            Ok(Ok(design)) => (Some(design.name), vec![]),
-            Ok(Err(DesignError::File { problems, .. })) => {
+            Ok((Ok(design), text)) => {
+                warnings = design.warnings(&text);
+                (Some(design.name), vec![])
+            }
+            Ok((Err(DesignError::File { problems, .. }), _)) => {
                 wrong.extend(problems.iter().map(|problem| problem.in_file(file)));
-                let each =
-                    |p: &design::Problem| json!({ "line": p.line, "key": p.key, "what": p.what });
                 (None, problems.iter().map(each).collect())
             }
-            Ok(Err(other)) => return Err(other.into()),
+            Ok((Err(other), _)) => return Err(other.into()),
             Err(unread) => {
                 wrong.push(unread.to_string());
                 (None, vec![json!({ "line": null, "key": "", "what": unread.to_string() })])
@@ -46,7 +50,15 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         if let Some(name) = name.as_ref().filter(|_| !args.json) {
             exit::print(&format!("{file}: ok: {name}\n"))?;
         }
-        documents.push(json!({ "file": file, "name": name, "problems": problems }));
+        if !args.json {
+            warnings
+                .iter()
+                .for_each(|warning| exit::say(&format!("warning: {}", warning.in_file(file))));
+        }
+        let warnings: Vec<_> = warnings.iter().map(each).collect();
+        documents.push(
+            json!({ "file": file, "name": name, "problems": problems, "warnings": warnings }),
+        );
     }
     if args.json {
         exit::print_json("superpage.design-check/1", json!({ "files": documents }))?;

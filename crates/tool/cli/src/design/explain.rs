@@ -28,6 +28,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let body = json!({ "name": named.design.name, "file": named.file, "events": events });
         exit::print_json("superpage.design-explain/1", body)?;
     } else {
+        super::warn(&named);
         let title = format!("{}: {}\n", named.design.name, named.design.summary);
         exit::print(&(title + &text(&lines)))?;
     }

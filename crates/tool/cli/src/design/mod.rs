@@ -3,21 +3,23 @@
 mod check;
 mod diff;
 mod explain;
+pub(crate) mod keys;
 mod list;
 mod show;
 
 pub use operations::design::load;
 
 use design::Value;
+use operations::design::Named;
 use serde_json::{Value as Json, json};
 
-use crate::exit::{Done, Failure};
+use crate::exit::{self, Done, Failure};
 
-/// List, show, check, compare and explain superpage designs.
+/// List, show, check, compare and explain superpage designs; list their keys.
 ///
 /// Without a subcommand, lists them. A design is a TOML file that says when superpages are
 /// allocated, prepared, mapped, unmapped and deallocated. To write your own, start from an existing
-/// one: `superpage design show freebsd > mine.toml`.
+/// one: `superpage design show freebsd > mine.toml`. `superpage design keys` says what each key means.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -35,9 +37,10 @@ enum Command {
     Check(check::Args),
     Diff(diff::Args),
     Explain(explain::Args),
+    Keys(keys::Args),
 }
 
-pub fn run(args: Args) -> Result<Done, Failure> {
+pub(crate) fn run(args: Args) -> Result<Done, Failure> {
     match args.command {
         None => list::run(args.list),
         Some(Command::List(args)) => list::run(args),
@@ -45,6 +48,14 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Diff(args)) => diff::run(args),
         Some(Command::Explain(args)) => explain::run(args),
+        Some(Command::Keys(args)) => keys::run(args),
+    }
+}
+
+/// Warns of keys of a design's file that have no effect beside the others.
+pub fn warn(named: &Named) {
+    for warning in named.design.warnings(&named.text) {
+        exit::say(&format!("warning: {}", warning.in_file(&named.label)));
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "list"], help_heading = "Output")]
     csv: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     if args.dry_run {
         let plan = args.request().plan()?;
-        let text = match args.json {
+        let text = match files::is_json(args.json, args.output.as_deref()) {
             true => exit::json_text(PLAN_SCHEMA, serde_json::json!(plan))?,
             false => plan_in_words(&plan),
         };
@@ -118,9 +118,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         .html
         .as_ref()
         .map_or(Ok(()), |path| files::write(path, args.force, evaluation.to_html()));
-    let text = match (args.json, args.csv) {
-        (true, _) => exit::to_json(&evaluation)?,
+    let text = match (files::is_json(args.json, args.output.as_deref()), args.csv) {
         (_, true) => experiment::csv::rows(&evaluation.rows()),
+        (true, _) => exit::to_json(&evaluation)?,
         (false, false) => table::text(&evaluation),
     };
     files::deliver(args.output.as_deref(), args.force, &text).and(html)?;

@@ -36,6 +36,13 @@ pub fn text(evaluation: &Evaluation) -> String {
     for line in judged.iter().flat_map(Judged::without_figures) {
         text += &format!("note: {line}\n");
     }
+    for line in judged.iter().filter_map(Judged::to_decide) {
+        text += &format!("note: {line}\n");
+    }
+    for one in &evaluation.applications {
+        let told = one.comparison.neighbours.as_ref().and_then(host::Neighbours::line);
+        text += &told.map_or(String::new(), |told| format!("note: {}: {told}\n", one.name));
+    }
     let with_host = evaluation.has_several_hosts();
     for one in &evaluation.not_run {
         text += &format!("not run: {}\n", one.line(with_host));

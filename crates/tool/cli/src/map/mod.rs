@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -248,7 +248,7 @@ impl Found {
                 files::write(path, args.force, picture::svg(map))?;
             }
         }
-        let text = match args.json {
+        let text = match files::is_json(args.json, args.output.as_deref()) {
             true => self.json(args)?,
             false => self.text(args),
         };

@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -194,7 +194,7 @@ fn no_method(counters: &Failure, trace: Failure) -> Failure {
 }
 
 fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
-    let text = if args.json {
+    let text = if files::is_json(args.json, args.output.as_deref()) {
         let text = serde_json::to_string_pretty(&document::from_measured(measured));
         text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n"
     } else {

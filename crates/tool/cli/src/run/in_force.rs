@@ -20,12 +20,13 @@ impl InForce {
         let Report { made, by_fault, failed, delay, .. } = &self.report;
         let mut parts = Vec::new();
         if *by_fault > 0 {
-            parts.push(format!("{by_fault} superpages were made by the kernel's fault"));
+            let were = if *by_fault == 1 { "was" } else { "were" };
+            parts.push(format!("{} {were} made by the kernel's fault", superpages(*by_fault)));
         }
         parts.push(match made {
             0 if *by_fault > 0 => "none was made by copying".to_string(),
             0 => self.why_none(),
-            made if *made == self.report.in_place => format!("made {made} superpages in place"),
+            made if *made == self.report.in_place => format!("made {} in place", superpages(*made)),
             made => {
                 let in_place = match self.report.in_place {
                     0 => String::new(),
@@ -36,36 +37,40 @@ impl InForce {
                     some => format!("; {some} of them before their first touch"),
                 };
                 format!(
-                    "made {made} superpages {in_place}by copying ({} pages copied, {} filled with zeros{ahead})",
-                    self.report.copied_pages, self.report.filled_pages
+                    "made {} {in_place}by copying ({} copied, {} filled with zeros{ahead})",
+                    superpages(*made),
+                    words::counted(self.report.copied_pages, "page", "pages"),
+                    self.report.filled_pages
                 )
             }
         });
-        parts.extend(failed.iter().map(|(why, times)| format!("failed {times} times: {why}")));
+        parts.extend(
+            failed.iter().map(|(why, times)| format!("failed {}: {why}", times_in_words(*times))),
+        );
         if self.report.repeated > 0 {
             parts.push(format!(
-                "tried again {} times: the kernel held a page (EAGAIN)",
-                self.report.repeated
+                "tried again {}: the kernel held a page (EAGAIN)",
+                times_in_words(self.report.repeated)
             ));
         }
         if self.report.gone > 0 {
-            parts.push(format!("{} were unmapped before", self.report.gone));
+            parts.push(format!("unmapped before: {}", self.report.gone));
         }
         if self.report.unmade > 0 {
-            parts.push(format!("{} qualified and are on base pages", self.report.unmade));
+            parts.push(format!("qualified, but on base pages: {}", self.report.unmade));
         }
         if self.report.waiting > 0 {
             parts.push(format!(
-                "backed off: {} superpages wait, because copying more would take over 2 % of the program's time",
-                self.report.waiting
+                "backed off: {} not made, because copying more would take over 2 % of the program's time",
+                superpages(self.report.waiting)
             ));
         }
         if self.report.held > 0 {
             let why = "too much that was filled with zeros is not used";
-            parts.push(format!("{} qualified and were not filled: {why}", self.report.held));
+            parts.push(format!("qualified, but not filled: {}: {why}", self.report.held));
         }
         if self.report.by_others > 0 {
-            parts.push(format!("{} were made by others", self.report.by_others));
+            parts.push(format!("made by others: {}", self.report.by_others));
         }
         if let Some(delay) = delay {
             parts.push(format!(
@@ -101,5 +106,34 @@ impl InForce {
             ),
             _ => "made no superpage".to_string(),
         }
+    }
+}
+
+fn superpages(count: u64) -> String {
+    words::counted(count, "superpage", "superpages")
+}
+
+fn times_in_words(times: u64) -> String {
+    match times {
+        1 => "once".to_string(),
+        times => format!("{times} times"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_superpage_is_not_superpages() {
+        let line = |made, by_fault| {
+            let report = Report { made, by_fault, ..Report::default() };
+            InForce { rules: Vec::new(), report }.in_words("x", 1.0)
+        };
+        assert!(line(1, 0).starts_with("x: made 1 superpage by copying"), "{}", line(1, 0));
+        assert!(
+            line(2, 1)
+                .starts_with("x: 1 superpage was made by the kernel's fault; made 2 superpages ")
+        );
     }
 }

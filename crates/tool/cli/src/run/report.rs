@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use sys::prctl::ThpControl;
 use sys::wait::Usage;
-use units::{ByteSize, Pid};
+use units::{ByteSize, PageSize, Pid};
 
 use super::in_force::InForce;
 use crate::counters;
@@ -145,8 +145,11 @@ impl Ended {
         };
         let outcome = match (self.outcome(plan), &seen.coverage) {
             (Outcome::NothingAsked, _) | (Outcome::Unknown(_), None) => String::new(),
-            (Outcome::AsAsked, _) => ", as requested".to_string(),
-            (Outcome::Missing(why), _) => format!("; {} did not take effect: {why}", plan.name),
+            (Outcome::AsAsked, _) => format!("; {} took effect", plan.name),
+            (Outcome::Missing(why), _) => {
+                let remedy = self.too_large(plan).unwrap_or_default();
+                format!("; {} did not take effect: {why}{remedy}", plan.name)
+            }
             (Outcome::Unknown(why), _) => {
                 format!("; whether {} took effect is unknown: {}", plan.name, why.in_words())
             }
@@ -176,6 +179,19 @@ impl Ended {
         let others =
             library.into_iter().chain(turned_off).chain(shortage).chain(supplied).map(named);
         std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
+    }
+
+    /// Says what to do if the requested pages are larger than the program's memory ever was.
+    fn too_large(&self, plan: &Plan) -> Option<String> {
+        let Pages::Hugetlb(Some(size)) = plan.pages else { return None };
+        let peak = self.seen.peak_resident_bytes.or(self.seen.peak_at_most_bytes)?;
+        let smallest = PageSize::new(2 << 20).ok()?;
+        (peak < size.bytes() && size > smallest).then(|| {
+            format!(
+                "; one page of {size} is more than all of its memory ({}): use --pages hugetlb:2M, or --pages thp",
+                ByteSize(peak)
+            )
+        })
     }
 
     /// Returns the name of a process that disabled THP for itself although the plan allowed it.

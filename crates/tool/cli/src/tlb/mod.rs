@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Write the result to FILE; - is standard output.
+    /// Write the result to FILE; - is standard output. A FILE named *.json gets JSON.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -231,7 +231,9 @@ fn without(probe: &Live, refused: Vec<NotOffered>) -> Vec<NotOffered> {
 }
 
 fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
-    let text = match if args.json { Format::Json } else { args.format } {
+    let is_json = files::is_json(args.json, args.output.as_deref());
+    let format = if is_json && args.format == Format::Human { Format::Json } else { args.format };
+    let text = match format {
         Format::Human => table::text(found),
         Format::Json => exit::to_json(found)?,
         Format::Env => found.to_variables(),

@@ -10,7 +10,7 @@ use crate::common::{
 use serde_json::Value;
 
 const SMALL: [&str; 8] =
-    ["compare", "gups", "--size", "64M", "--max-runs", "4", "--max-time", "20s"];
+    ["compare", "gups", "--size", "64M", "--max-runs", "4", "--max-time", "3m"];
 
 fn small(more: &[&str]) -> Vec<&'static str> {
     let more = more.iter().map(|word| -> &'static str { Box::leak(word.to_string().into()) });
@@ -432,6 +432,47 @@ mod exclusive {
     }
 }
 
+/// A file named `*.json` is JSON, and another document names the command that reads it.
+#[test]
+fn files_are_what_their_names_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/schemas/examples");
+    let (example, evaluation) =
+        (format!("{root}/compare-1.json"), format!("{root}/evaluation-1.json"));
+    let to = dir.path().join("x.json");
+    let to = to.to_str().unwrap();
+    let output = run(&["compare", "--from", &example, "-o", to]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        std::fs::read_to_string(to)
+            .unwrap()
+            .starts_with("{\n  \"schema\": \"superpage.compare/1\"")
+    );
+    let other = run(&["compare", "--from", &evaluation]);
+    assert_eq!(other.status.code(), Some(2));
+    let said = stderr(&other);
+    assert!(
+        said.contains("superpage.evaluation/1") && said.contains("superpage evaluate --from"),
+        "{said}"
+    );
+}
+
+/// A time that is too short for a verdict is called so after the warm-ups, with the time that would do.
+#[test]
+fn a_time_limit_that_is_too_short_is_told_at_the_start() {
+    let words =
+        ["compare", "--max-time", "1s", "--arm", "base", "--arm", "base", "--", "sleep", "0.3"];
+    let output = run(&words);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("--max-time 1s is too short for a verdict"), "{said}");
+    // What else was loaded is in the document, and judged from it.
+    let mut json = words.to_vec();
+    json.insert(1, "--json");
+    let document: serde_json::Value = serde_json::from_str(&stdout(&run(&json))).unwrap();
+    assert!(document["neighbours"]["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{document}");
+}
+
 /// One block of two runs per arm takes longer than the limit, and is completed.
 #[test]
 fn a_time_limit_that_a_block_exceeds_is_told() {
@@ -450,7 +491,9 @@ fn a_time_limit_that_a_block_exceeds_is_told() {
     ];
     let said = stdout(&run(&words));
     assert!(
-        said.contains("stopped by --max-time (0 s, and 1 s more: warm-ups are not counted"),
+        said.contains(
+            "stopped by --max-time (0 s, and 1 s more: one block of two runs per arm is always made"
+        ),
         "{said}"
     );
 }

@@ -101,6 +101,51 @@ fn differences_for_people_and_programs() {
 }
 
 #[test]
+fn every_key_is_explained_to_people_and_programs() {
+    let table = stdout(&run(&["design", "keys"]));
+    assert!(table.contains(" preparation.fill-at "), "{table}");
+    let document = json(&["design", "keys", "--json"]);
+    assert_eq!(document["schema"], "superpage.design-keys/1");
+    let keys = document["keys"].as_array().unwrap();
+    let tables = keys.iter().filter(|key| key["kind"] == "table").count();
+    assert_eq!(table.lines().count(), 1 + keys.len() - tables);
+    let form = json(&["design", "keys", "allocation.form", "--json"])["keys"][0].clone();
+    assert_eq!(
+        (&form["default"], &form["words"][1]["word"]),
+        (&"superpage".into(), &"reservation".into())
+    );
+    let block = stdout(&run(&["design", "keys", "allocation.form"]));
+    for word in form["words"].as_array().unwrap() {
+        assert!(block.contains(word["meaning"].as_str().unwrap()), "{block}");
+    }
+    let unknown = run(&["design", "keys", "fil-att"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("`superpage design keys` lists all"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn keys_in_vain_are_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vain.toml");
+    let text = "name = \"vain\"\nallocation = {form = \"reservation\", break-reservations = true}\n\
+                mapping.when = \"prepared\"\ndeallocation.when = \"when-empty\"\npreparation.grain = \"page\"\n\
+                preparation.fill-at = 256\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let checked = run(&["design", "check", path]);
+    assert_eq!((checked.status.code(), stdout(&checked)), (Some(0), format!("{path}: ok: vain\n")));
+    assert!(
+        stderr(&checked).contains("vain.toml:6: preparation.fill-at: 256: "),
+        "{}",
+        stderr(&checked)
+    );
+    let document = json(&["design", "check", path, "--json"]);
+    assert_eq!(document["files"][0]["warnings"][0]["key"], "preparation.fill-at");
+    assert_eq!(document["files"][0]["warnings"][0]["line"], 6);
+    assert_eq!(document["files"][0]["problems"], serde_json::json!([]));
+}
+
+#[test]
 fn a_bad_file_is_told_line_by_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bad.toml");

@@ -32,7 +32,8 @@ pub(crate) fn planned(
         runtime: Some("/lib/libsuperpage.so".into()),
         ..Facts::default()
     };
-    let program = Program { path: "/bin/x".into(), kind: Kind::Glibc, allocator: None };
+    let program =
+        Program { path: "/bin/x".into(), kind: Kind::Glibc, allocator: None, runtime: None };
     let plan = Plan::resolve(&recipe, program, None, Vec::new(), &facts).expect("a plan");
     (recipe, plan)
 }

@@ -48,6 +48,8 @@ pub struct Document {
     pub left_out: Vec<LeftOut>,
     /// Seconds of all runs.
     pub elapsed_seconds: f64,
+    /// What else the machine did during the runs.
+    pub neighbours: host::Neighbours,
     /// Rows by arm and threads.
     pub rows: Vec<Row>,
 }

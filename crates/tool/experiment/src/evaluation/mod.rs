@@ -83,6 +83,8 @@ pub struct Row {
     pub coverage: Option<f64>,
     /// Number of measured runs.
     pub runs: u32,
+    /// For an undecided verdict: how many more runs of each arm would decide it, and how many seconds these take.
+    pub to_decide: Option<(u32, f64)>,
 }
 
 /// An application with the results of its arms. Computing verdicts takes time, so a report computes them once.
@@ -186,6 +188,7 @@ impl Application {
                 more_bytes: arm.peak_bytes.zip(reference.peak_bytes).map(|(own, base)| own - base),
                 coverage: arm.coverage,
                 runs: arm.runs,
+                to_decide: primary.to_decide(&analysis),
             })
         };
         analysis.arms.iter().skip(1).filter_map(row).collect()
@@ -216,6 +219,18 @@ impl Judged<'_> {
             has_all_figures: are_all_here && rows.iter().all(|row| row.verdict.ratio().is_some()),
             had_no_effect: are_all_here && rows.iter().all(is_without),
         }
+    }
+
+    /// Says how many more runs would decide the open verdicts; `None`: all are decided, or nothing is known.
+    pub fn to_decide(&self) -> Option<String> {
+        let open = self.rows.iter().filter_map(|row| row.to_decide);
+        let (runs, seconds) = open.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let runs = format::counted(runs, "more run", "more runs");
+        let name = &self.application.name;
+        let seconds = format::seconds(seconds);
+        Some(format!(
+            "{name}: undecided; about {runs} of each arm would decide it, {seconds} in all (--max-time)"
+        ))
     }
 
     /// Returns one line per arm without figures, with the reason.

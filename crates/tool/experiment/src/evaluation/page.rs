@@ -1,6 +1,6 @@
 //! Formats an evaluation as one page: the advice for each application, every arm, omitted applications, the machine.
 
-use super::{Evaluation, Judged, Machine, Row, label_of};
+use super::{Application, Evaluation, Judged, Machine, Row, label_of};
 use crate::document::Document;
 use crate::html;
 use crate::measure::Measure;
@@ -22,7 +22,12 @@ pub fn page(evaluation: &Evaluation) -> String {
     let judged = evaluation.judged();
     let mut body = el("body").add(head).add(advice(&judged, &machines)).add(arms(&judged));
     let several = machines.len() > 1;
-    body = body.all(changed(evaluation)).all(notes(&judged)).all(left_out(evaluation));
+    body = body
+        .all(changed(evaluation))
+        .all(notes(&judged))
+        .all(open(&judged))
+        .all(disturbed(evaluation));
+    body = body.all(left_out(evaluation));
     for machine in &machines {
         let Machine { label, applications, .. } = machine;
         if several {
@@ -159,6 +164,20 @@ fn changed(evaluation: &Evaluation) -> Option<Element> {
 
 fn notes(judged: &[Judged]) -> Option<Element> {
     list("Arms without figures", judged.iter().flat_map(Judged::without_figures).collect())
+}
+
+/// Formats how many more runs the open verdicts need.
+fn open(judged: &[Judged]) -> Option<Element> {
+    list("Open verdicts", judged.iter().filter_map(Judged::to_decide).collect())
+}
+
+/// Formats what other programs did during the runs.
+fn disturbed(evaluation: &Evaluation) -> Option<Element> {
+    let line = |one: &Application| {
+        let line = one.comparison.neighbours.as_ref()?.line()?;
+        Some(format!("{}: {line}", one.name))
+    };
+    list("Load by other programs", evaluation.applications.iter().filter_map(line).collect())
 }
 
 fn left_out(evaluation: &Evaluation) -> Option<Element> {

@@ -183,6 +183,8 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut warnings: Vec<String> = changed
         .map(|change| format!("⚠ {change} during the runs; repeat the comparison"))
         .collect();
+    let neighbours = document.neighbours.as_ref().and_then(host::Neighbours::line);
+    warnings.extend(neighbours.map(|line| format!("⚠ {line}")));
     for arm in analysis.arms.iter().filter(|arm| arm.failed_runs > 0) {
         warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
     }

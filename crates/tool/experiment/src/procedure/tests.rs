@@ -80,6 +80,39 @@ fn time_ends_it_between_blocks() {
     assert_eq!((ran.samples.len() - 2) % 4, 0);
 }
 
+/// A limit that was given is the time until the answer: warm-ups count, and no block is begun that would not fit. A
+/// limit that is too short for an answer is told after the warm-ups.
+#[test]
+fn a_given_time_is_kept_or_called_too_short_at_the_start() {
+    // Each run takes ten seconds: a warm-up of both arms 20, a block 40.
+    let ran = |max_seconds: f64, patience_seconds: Option<f64>| {
+        let clock = std::cell::Cell::new(0.0);
+        let mut executor = Mock(|run: Run| {
+            clock.set(clock.get() + 10.0);
+            Ok(sample(run, 10.0 + f64::from(run.environment_padding)))
+        });
+        let now = || Duration::from_secs_f64(clock.get());
+        let rule = Rule { decide_after: None, ..settings(1000).rule };
+        let limits =
+            Settings { rule, max_seconds: Some(max_seconds), patience_seconds, ..settings(1000) };
+        let mut short = None;
+        let mut observe = |event: Event| {
+            if let Event::Short { needed, limit } = event {
+                short = Some((needed.as_secs(), limit.as_secs()));
+            }
+        };
+        let ran =
+            run_by(&now, &mut executor, 2, &limits, &Question::default(), &mut observe).unwrap();
+        assert_eq!(ran.stopped, Stopped::MaxTime);
+        (ran.elapsed.as_secs(), short)
+    };
+    assert_eq!(ran(140.0, None), (140, None));
+    assert_eq!(ran(179.0, None), (140, None), "a fourth block would not fit");
+    assert_eq!(ran(99.0, None), (60, Some((100, 99))));
+    assert_eq!(ran(5.0, None), (60, Some((100, 5))), "one block is always made");
+    assert_eq!(ran(100.0, Some(0.0)).1, None, "a soft limit is without warm-ups");
+}
+
 #[test]
 fn a_decided_verdict_ends_long_runs_and_not_short_ones() {
     // Arms that differ by half and vary by a fifth: a few runs cannot give the ratio within 2 %.
@@ -119,8 +152,8 @@ fn figures_that_differ_too_much_end_it_after_the_least_number_of_runs() {
     };
     let least = 2 + 12;
     assert_eq!(ran(0.2, Some(0.05), 100.0), (Stopped::Deviation, least));
-    assert_eq!(ran(0.2, Some(0.05), 24.0), (Stopped::Deviation, least), "as much is left");
-    assert_ne!(ran(0.2, Some(0.05), 23.0).0, Stopped::Deviation, "less is left");
+    assert_eq!(ran(0.2, Some(0.05), 26.0), (Stopped::Deviation, least), "as much is left");
+    assert_ne!(ran(0.2, Some(0.05), 25.0).0, Stopped::Deviation, "less is left");
     assert_ne!(ran(0.2, None, 100.0).0, Stopped::Deviation);
     assert_ne!(ran(0.2, Some(0.2), 100.0).0, Stopped::Deviation);
     assert_eq!(ran(0.0, Some(0.05), 100.0), (Stopped::RuleMet, least));

@@ -93,7 +93,7 @@ impl Progress {
 pub struct Time {
     /// Time spent so far in measured blocks.
     pub elapsed: Duration,
-    /// Time limit, if any.
+    /// Time limit of these blocks, if any.
     pub limit: Option<Duration>,
     /// Soft limit, used when `--max-time` was not given. The time is extended up to this limit until every arm has
     /// [`PATIENT_RUNS`] runs. The soft limit never cuts off the second block.
@@ -170,9 +170,10 @@ impl Time {
             }
             limit = limit.max(patience.min(one_block * (PATIENT_RUNS / 2)));
         }
-        // A cut-off block is discarded, so do not begin one that will not fit. But the minimum number of blocks is
-        // worth trying up to the limit itself.
-        let ahead = if begun >= min_blocks(rule) { one_block } else { Duration::ZERO };
+        // A cut-off block is discarded, so do not begin one that will not fit. But within a soft limit the minimum number
+        // of blocks is worth trying up to the limit itself.
+        let is_soft = self.patience.is_some();
+        let ahead = if begun < min_blocks(rule) && is_soft { Duration::ZERO } else { one_block };
         // Tolerate 0.1 %, so that the last of several equal blocks fits.
         self.elapsed + ahead < limit + limit / 1000
     }

@@ -41,6 +41,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
             path: PathBuf::from(HOSTILE),
             kind: Kind::OtherLoader(HOSTILE.to_string()),
             allocator: Some(HOSTILE.to_string()),
+            runtime: None,
         },
         arguments: vec![HOSTILE.into()],
         environment: vec![change],
@@ -166,6 +167,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         stopped: Stopped::RuleMet,
         looks: Looks::default(),
         elapsed_seconds: 12.5,
+        neighbours: None,
         predicted: None,
         arrays: None,
     }

@@ -60,9 +60,11 @@ fn a_block_that_will_not_fit_is_not_begun() {
     let wide = known(4, 0.1);
     assert_eq!(next(&wide, 4, &RULE, time(40.0, 60.0)), Next::Block);
     assert_eq!(next(&wide, 4, &RULE, time(40.0, 49.0)), Next::MaxTime);
-    // Before the minimum number of blocks only the time limit ends the runs.
-    assert_eq!(next(&wide, 2, &RULE, time(40.0, 50.0)), Next::Block);
-    assert_eq!(next(&wide, 2, &RULE, time(51.0, 50.0)), Next::MaxTime);
+    // A limit that was given holds before the minimum number of blocks too; only a soft one gives way.
+    assert_eq!(next(&wide, 2, &RULE, time(40.0, 60.0)), Next::Block);
+    assert_eq!(next(&wide, 2, &RULE, time(40.0, 50.0)), Next::MaxTime);
+    let soft = Time { patience: Some(Duration::ZERO), ..time(40.0, 50.0) };
+    assert_eq!(next(&wide, 2, &RULE, soft), Next::Block);
     let unlimited = Time { limit: None, ..time(1e9, 0.0) };
     assert_eq!(next(&wide, 4, &RULE, unlimited), Next::Block);
     assert_eq!(next(&known(3, 0.0), 3, &RULE, time(99.0, 1.0)), Next::Enough);

@@ -7,7 +7,7 @@ use super::{Facts, Plan, Promise, ThpRequest};
 use crate::note::LargerThp;
 use crate::{
     Because, Children, Fallback, Kind, LaunchError, Memory, Note, Pages, Program, Recipe, Rest,
-    tunables,
+    Runtime, tunables,
 };
 
 /// Variables that several parts of a plan set.
@@ -358,10 +358,18 @@ impl Plan {
     }
 
     pub(super) fn note_reach(&mut self, wrapped: Option<&Program>) {
+        // A static glibc reads the tunables that ask for transparent superpages; only the library does not reach it.
+        let is_by_library = self.notes.contains(&Note::NotPreloadable) || self.pages != Pages::Thp;
         for program in [Some(&self.program), wrapped].into_iter().flatten() {
-            if program.kind.unreached().is_some() {
-                let (path, program) = (program.path.display().to_string(), program.kind.clone());
-                self.notes.push(Note::NotReached { path, program });
+            let is_reached = match program.runtime {
+                Some(Runtime::Go) => false,
+                Some(Runtime::StaticGlibc) => !is_by_library,
+                None => program.kind.unreached().is_none(),
+            };
+            if !is_reached {
+                let path = program.path.display().to_string();
+                let (program, runtime) = (program.kind.clone(), program.runtime);
+                self.notes.push(Note::NotReached { path, program, runtime });
             }
         }
     }

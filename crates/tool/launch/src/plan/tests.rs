@@ -25,7 +25,7 @@ fn facts() -> Facts {
 }
 
 fn program(kind: Kind) -> Program {
-    Program { path: PathBuf::from("/bin/app"), kind, allocator: None }
+    Program { path: PathBuf::from("/bin/app"), kind, allocator: None, runtime: None }
 }
 
 fn resolve(recipe: &str, facts: &Facts) -> Result<Plan, LaunchError> {

@@ -130,6 +130,7 @@ pub fn run(
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let schedule = schedule(request);
+    let before = host::Before::read(&Root::real());
     let (ran, seen) = loop {
         let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
         let policies = cells.iter().map(|cell| design::recipe::in_force(&cell.recipe));
@@ -146,7 +147,7 @@ pub fn run(
             .in_force(policies);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
-        let mut bar = Bar::new(&shown, &schedule, request.quiet);
+        let mut bar = Bar::new(&shown, &schedule, request.quiet).warns(before.warning());
         let mut bench =
             Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
         let count = cells.len() as u32;
@@ -169,6 +170,7 @@ pub fn run(
     for line in guard.restore() {
         say(&line);
     }
+    let neighbours = before.until_now(&Root::real());
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let ran = match ran {
         Err(RunError::Interrupted) => return Ok(BenchOutcome::Signal(interrupting.signal())),
@@ -195,6 +197,7 @@ pub fn run(
         changed_meanwhile,
         left_out,
         elapsed_seconds: ran.elapsed.as_secs_f64(),
+        neighbours,
         rows: rows.collect(),
     })))
 }

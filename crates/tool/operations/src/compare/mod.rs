@@ -123,9 +123,9 @@ pub struct RuleArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub max_runs: Option<u32>,
 
-    /// Maximum time for all measured runs: 90s, 5m, 1h; warm-ups are not counted, and a block of two runs per arm that
-    /// has begun is completed [default: 5m; for slow programs until every arm has 50 runs, at most 30m; of a running
-    /// process 3m].
+    /// Maximum time until the answer, with warm-ups: 90s, 5m, 1h. One block of two runs per arm is always made; if the
+    /// time is too short for a verdict, this is said after the warm-ups [default: 5m without warm-ups; for slow programs
+    /// until every arm has 50 runs, at most 30m; of a running process 3m].
     #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
     pub max_time: Option<f64>,
 

@@ -1,6 +1,7 @@
 //! Finds superpage designs named on the command line, and runs programs under them.
 
 mod as_live;
+mod carried;
 pub mod recipe;
 
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::path::Path;
 use ::design::{Design, designs};
 
 pub use as_live::as_live;
+pub use carried::{Carried, Carriers, EXECUTORS};
 
 use crate::{Failure, files};
 

@@ -100,6 +100,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Linux with default settings.
+    pub(super) fn usual() -> Self {
+        Self { gives_at_fault: true, least_present: Some(1), most_swapped: Some(64) }
+    }
+
     fn read() -> Self {
         let Some(thp) = Thp::from_root(&Root::real()) else { return Self::default() };
         let pages = 1u64 << Scale::X86.superpage;
@@ -347,7 +352,7 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) 
 }
 
 /// Prefixes of keys that superpage applies itself: daemons and thresholds.
-const IN_FORCE: [&str; 7] = [
+pub(super) const IN_FORCE: [&str; 7] = [
     "allocation.growth",
     "allocation.shortage",
     "preparation.fill-at",
@@ -358,7 +363,7 @@ const IN_FORCE: [&str; 7] = [
 ];
 
 /// Prefixes of keys that earlier steps have applied or noted.
-const HANDLED_KEYS: [&str; 7] = [
+pub(super) const HANDLED_KEYS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
     SIZES,
@@ -470,10 +475,6 @@ fn rule_in_words(rule: &live::Rule) -> RuleNote {
 mod tests {
     use super::*;
 
-    /// Linux with default settings.
-    const HERE: Kernel =
-        Kernel { gives_at_fault: true, least_present: Some(1), most_swapped: Some(64) };
-
     /// Returns the rules that decide whether superpages are made and that are not applied.
     fn not_decided(design: &Design, executor: Executor, kernel: Kernel) -> Vec<String> {
         let notes = from_design(design, executor, kernel).unwrap().1.into_iter();
@@ -489,7 +490,7 @@ mod tests {
 
     #[test]
     fn conditions_and_thresholds_that_the_kernel_does_not_have_decide() {
-        let rules = |design: &Design| not_decided(design, Executor::Collapse, HERE);
+        let rules = |design: &Design| not_decided(design, Executor::Collapse, Kernel::usual());
         for preset in
             ["linux-6", "linux-6-always", "linux-4.3", "prezeroed-pool", "hugetlb", "base"]
         {
@@ -517,16 +518,17 @@ mod tests {
     #[test]
     fn a_threshold_that_khugepaged_is_set_to_is_carried_out() {
         let underused = designs::find("linux-6-underused").unwrap();
-        let set_to = |pages| Kernel { least_present: Some(pages), ..HERE };
+        let set_to = |pages| Kernel { least_present: Some(pages), ..Kernel::usual() };
         let rules = |kernel| not_decided(&underused, Executor::Collapse, kernel);
-        assert_eq!(rules(HERE), ["mapping.scan.least-present"]);
+        assert_eq!(rules(Kernel::usual()), ["mapping.scan.least-present"]);
         assert_eq!(rules(set_to(103)), [""; 0]);
         assert_eq!(rules(Kernel::default()), ["mapping.scan.least-present"], "unknown is not 1");
     }
 
     #[test]
     fn on_the_pool_no_threshold_decides() {
-        let rules = |preset| not_decided(&designs::find(preset).unwrap(), Executor::Pool, HERE);
+        let rules =
+            |preset| not_decided(&designs::find(preset).unwrap(), Executor::Pool, Kernel::usual());
         assert_eq!(rules("quicksilver-sync-64"), ["mapping.when"]);
         assert_eq!(rules("freebsd"), ["mapping.when"]);
         // quicksilver-sync-1 has no such rule.
@@ -541,15 +543,15 @@ mod tests {
             (recipe.pages, recipe.memory.is_empty())
         };
         let sync_1 = designs::find("quicksilver-sync-1").unwrap();
-        assert_eq!(pages(&sync_1, Executor::Collapse, HERE), (Pages::Thp, true));
-        assert_eq!(pages(&sync_1, Executor::InPlace, HERE).0, Pages::Collapsed);
+        assert_eq!(pages(&sync_1, Executor::Collapse, Kernel::usual()), (Pages::Thp, true));
+        assert_eq!(pages(&sync_1, Executor::InPlace, Kernel::usual()).0, Pages::Collapsed);
         // With THP off, superpage makes the superpages.
-        let never = Kernel { gives_at_fault: false, ..HERE };
+        let never = Kernel { gives_at_fault: false, ..Kernel::usual() };
         assert_eq!(pages(&sync_1, Executor::Collapse, never).0, Pages::Collapsed);
         let at_64 = changed("quicksilver-sync-1", "fill-at = 1 ", "fill-at = 2 ");
-        assert_eq!(pages(&at_64, Executor::Collapse, HERE).0, Pages::Collapsed);
+        assert_eq!(pages(&at_64, Executor::Collapse, Kernel::usual()).0, Pages::Collapsed);
         let at_once = changed("quicksilver-sync-64", "fill-at = 64 ", "fill-at = 1 ");
-        assert_eq!(pages(&at_once, Executor::Collapse, HERE).0, Pages::Thp);
+        assert_eq!(pages(&at_once, Executor::Collapse, Kernel::usual()).0, Pages::Thp);
     }
 
     fn of_preset(name: &str) -> Result<(Recipe, Vec<String>), Failure> {
@@ -557,7 +559,7 @@ mod tests {
     }
 
     fn in_words(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
-        let (recipe, notes) = from_design(design, Executor::default(), HERE)?;
+        let (recipe, notes) = from_design(design, Executor::default(), Kernel::usual())?;
         Ok((recipe, notes.iter().map(ToString::to_string).collect()))
     }
 

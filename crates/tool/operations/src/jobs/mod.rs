@@ -164,6 +164,7 @@ impl Job {
         let machine = Snapshot::read(&Root::real());
         let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let before = host::Before::read(&Root::real());
         let ran = loop {
             let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
             let policies = arms.iter().map(|arm| design::recipe::in_force(&arm.recipe));
@@ -179,7 +180,8 @@ impl Job {
             let launcher = launcher.serving(self.service.clone());
             let mut launcher = Prepared { launcher, prepare: &mut *prepare };
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-            let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
+            let mut bar =
+                progress::Bar::new(&names, &self.settings, self.quiet).warns(before.warning());
             let count = arms.len() as u32;
             let question = self.question();
             let settings = &self.settings;
@@ -204,6 +206,7 @@ impl Job {
                 ran => break ran,
             }
         };
+        let neighbours = before.until_now(&Root::real());
         let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
         let lent = guard.raised.clone();
         for line in guard.restore() {
@@ -238,6 +241,7 @@ impl Job {
             stopped: ran.stopped,
             looks: ran.looks,
             elapsed_seconds: ran.elapsed.as_secs_f64(),
+            neighbours: Some(neighbours),
             predicted: None,
             arrays: None,
         });

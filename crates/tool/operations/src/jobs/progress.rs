@@ -1,10 +1,12 @@
 //! Progress of an experiment: runs done, and their estimated total.
 
+use std::time::{Duration, Instant};
+
 use experiment::procedure::{Event, Settings};
 use experiment::sample::Purpose;
 use experiment::stats::stopping::{Rule, min_blocks};
 
-use crate::reporter::Progress;
+use crate::reporter::{Progress, say};
 
 /// The progress of one experiment.
 pub struct Bar {
@@ -12,9 +14,19 @@ pub struct Bar {
     warm_ups: u32,
     rule: Rule,
     progress: Progress,
+    is_quiet: bool,
+    /// What is told once the first run has ended: a command that cannot run has one line of error.
+    warning: Option<String>,
     runs: u64,
     /// Estimated number of runs of all arms.
     needed: u64,
+    /// When the first warm-up began.
+    began: Instant,
+    /// Time limit, of which no more than the rest is left.
+    limit: Option<Duration>,
+    /// Time spent in runs, with warm-ups, and their number.
+    spent: (Duration, u32),
+    run_began: Instant,
 }
 
 impl Bar {
@@ -25,9 +37,34 @@ impl Bar {
             warm_ups: settings.warm_ups,
             rule: settings.rule,
             progress: Progress::new(quiet, "starting"),
+            is_quiet: quiet,
+            warning: None,
             runs: 0,
             needed: u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64,
+            began: Instant::now(),
+            limit: settings.max_seconds.map(Duration::from_secs_f64),
+            spent: (Duration::ZERO, 0),
+            run_began: Instant::now(),
         }
+    }
+
+    /// Tells this after the first run, unless quiet.
+    pub fn warns(self, warning: Option<String>) -> Self {
+        Self { warning: warning.filter(|_| !self.is_quiet), ..self }
+    }
+
+    /// What is left, from the mean duration of the runs so far: `, about 40 s left`. Empty before the first run ends.
+    fn left(&self, warm_ups_left: u64) -> String {
+        let (spent, runs) = self.spent;
+        let Some(mean) = spent.checked_div(runs) else { return String::new() };
+        let runs = self.needed.saturating_sub(self.runs) + warm_ups_left;
+        let left = mean.as_secs_f64() * runs as f64;
+        let limit =
+            self.limit.map(|limit| limit.saturating_sub(self.began.elapsed()).as_secs_f64());
+        let left = limit.map_or(left, |limit| left.min(limit));
+        let left =
+            if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
+        format!(", about {left} left")
     }
 
     /// Number of runs of this many blocks: two of each arm.
@@ -40,16 +77,46 @@ impl Bar {
         match event {
             Event::Begins(run) => {
                 let (name, block) = (&self.names[run.at.arm as usize], run.at.block + 1);
-                let message = || match run.purpose {
-                    Purpose::WarmUp => format!("{name}: warm-up {block} of {}", self.warm_ups),
-                    Purpose::Measured => format!("run {}: {name}, block {block}", self.runs + 1),
-                };
                 if run.purpose == Purpose::Measured {
                     self.needed = self.needed.max(self.runs_of_blocks(block));
                 }
+                let arms = self.names.len() as u64;
+                let warm_ups_left = match run.purpose {
+                    Purpose::WarmUp => {
+                        u64::from(self.warm_ups.saturating_sub(block)) * arms + arms
+                            - u64::from(run.at.arm)
+                    }
+                    Purpose::Measured => 0,
+                };
+                let left = self.left(warm_ups_left);
+                let message = || match run.purpose {
+                    Purpose::WarmUp => {
+                        format!("{name}: warm-up {block} of {}{left}", self.warm_ups)
+                    }
+                    Purpose::Measured => {
+                        format!("run {}: {name}, block {block}{left}", self.runs + 1)
+                    }
+                };
+                self.run_began = Instant::now();
                 self.progress.tell(self.runs, Some(self.needed), message);
             }
-            Event::Ended(sample) => self.runs += u64::from(sample.purpose == Purpose::Measured),
+            Event::Ended(sample) => {
+                self.runs += u64::from(sample.purpose == Purpose::Measured);
+                self.spent = (self.spent.0 + self.run_began.elapsed(), self.spent.1 + 1);
+                if let Some(warning) = self.warning.take() {
+                    self.progress.aside(|| say(&warning));
+                }
+            }
+            Event::Short { needed, limit } if !self.is_quiet => {
+                let [needed, limit] = [needed, limit].map(|time| time.as_secs_f64().ceil());
+                self.progress.aside(|| {
+                    say(&format!(
+                        "--max-time {limit:.0}s is too short for a verdict: the warm-ups and two blocks of runs take about \
+                         {needed:.0} s; it is kept, and there may be no interval"
+                    ));
+                });
+            }
+            Event::Short { .. } => {}
             Event::Block(progress, most) => {
                 if let Some(needed) = progress.estimated_runs_needed(&self.rule) {
                     let all = u64::from(needed.min(*most)) * self.names.len() as u64;

@@ -220,7 +220,8 @@ impl Decision {
         };
         let facts = Facts { runtime: Some(library), ..around.facts.clone() };
         // `check_reach` has already checked the program.
-        let any = Program { path: PathBuf::new(), kind: Kind::Unknown, allocator: None };
+        let any =
+            Program { path: PathBuf::new(), kind: Kind::Unknown, allocator: None, runtime: None };
         match Plan::resolve(&recipe, any, None, Vec::new(), &facts) {
             Err(LaunchError::NoThp) => {
                 self.warnings

@@ -1,0 +1,202 @@
+//! Load by other programs: the load average before a measurement, and the CPU time that others used during it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Root;
+
+/// What else a machine did during a measurement. `None` means unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Neighbours {
+    /// CPUs of the machine that are online.
+    #[serde(deserialize_with = "units::count")]
+    pub cpus: u64,
+    /// Load average of the minute before: tasks that ran or waited.
+    #[serde(deserialize_with = "units::count")]
+    pub load_before: Option<f64>,
+    /// Number of CPUs that other programs kept busy during the measurement, on average.
+    #[serde(deserialize_with = "units::count")]
+    pub others_cpus: Option<f64>,
+    /// Share of the machine's CPU time that its hypervisor gave to other guests (steal), 0 to 1.
+    #[serde(deserialize_with = "units::proportion")]
+    pub stolen: Option<f64>,
+}
+
+/// CPUs that others may use before they count: daemons of an idle machine use less.
+const QUIET_CPUS: f64 = 0.1;
+/// Share of stolen time that counts.
+const QUIET_STOLEN: f64 = 0.02;
+
+impl Neighbours {
+    /// Says what others did, if it disturbs; `None`: they did little, or nothing is known.
+    pub fn line(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if let Some(busy) = self.others_cpus {
+            parts.push(format!(
+                "other programs used {busy:.1} of {} CPUs during the runs",
+                self.cpus
+            ));
+        }
+        if let Some(stolen) = self.stolen.filter(|share| *share > QUIET_STOLEN) {
+            parts.push(format!(
+                "the hypervisor gave {:.0} % of their time to other guests",
+                100.0 * stolen
+            ));
+        }
+        if let Some(load) = self.load_before {
+            parts.push(format!("load average {load:.1} before"));
+        }
+        let parts = parts.join("; ");
+        self.disturbed().then(|| format!("{parts}: equal runs differ more than on an idle machine"))
+    }
+
+    /// Whether others used enough CPU time to disturb a measurement.
+    fn disturbed(&self) -> bool {
+        let cpus = self.cpus.max(1) as f64;
+        self.others_cpus.is_some_and(|busy| busy > QUIET_CPUS.max(0.05 * cpus))
+            || self.stolen.is_some_and(|share| share > QUIET_STOLEN)
+    }
+}
+
+/// The start of a measurement.
+#[derive(Debug, Clone)]
+pub struct Before {
+    load: Option<f64>,
+    cpus: u64,
+    at: Option<Times>,
+}
+
+/// CPU times since boot, in clock ticks of all CPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Times {
+    /// All of them.
+    all: u64,
+    /// Neither idle nor stolen.
+    busy: u64,
+    stolen: u64,
+    /// Those of this process and of the children that it waited for.
+    own: u64,
+    cpus: u64,
+}
+
+impl Before {
+    /// Reads the load average and the CPU times.
+    pub fn read(root: &Root) -> Self {
+        let load = root.read("/proc/loadavg").ok();
+        let load = load.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        let at = Times::read(root);
+        Self { load, cpus: at.map_or(0, |at| at.cpus), at }
+    }
+
+    /// Says that others load the machine, before a measurement; `None`: they do not, or nothing is known.
+    pub fn warning(&self) -> Option<String> {
+        let load = self.load.filter(|load| self.cpus > 0 && *load > 0.5 * self.cpus as f64)?;
+        let cpus = if self.cpus == 1 { "CPU" } else { "CPUs" };
+        Some(format!(
+            "load average {load:.1} on {} {cpus}: other programs run beside the measured ones, which makes equal runs \
+             differ more",
+            self.cpus
+        ))
+    }
+
+    /// What others did since.
+    pub fn until_now(&self, root: &Root) -> Neighbours {
+        let passed = self.at.zip(Times::read(root)).and_then(|(before, now)| now.since(before));
+        Neighbours {
+            cpus: self.cpus,
+            load_before: self.load,
+            others_cpus: passed.map(|passed| {
+                let others = passed.busy.saturating_sub(passed.own) as f64;
+                others / passed.all as f64 * self.cpus.max(1) as f64
+            }),
+            stolen: passed.map(|passed| passed.stolen as f64 / passed.all as f64),
+        }
+    }
+}
+
+impl Times {
+    fn read(root: &Root) -> Option<Self> {
+        let stat = root.read("/proc/stat").ok()?;
+        let numbers = |line: &str| -> Option<Vec<u64>> {
+            line.split_whitespace().skip(1).map(|number| number.parse().ok()).collect()
+        };
+        let all = numbers(stat.lines().find(|line| line.starts_with("cpu "))?)?;
+        // user nice system idle iowait irq softirq steal; guest times are part of user and nice (proc_stat(5)).
+        let [user, nice, system, idle, iowait, irq, softirq, stolen, ..] = all[..] else {
+            return None;
+        };
+        let is_cpu = |line: &&str| {
+            line.strip_prefix("cpu")
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let cpus = stat.lines().filter(is_cpu).count() as u64;
+        let busy = user + nice + system + irq + softirq;
+        // Fields 14 to 17 of proc_pid_stat(5): utime, stime, cutime, cstime; the first after the name is 3.
+        let own = root.read("/proc/self/stat").ok()?;
+        let fields: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
+        let own = fields
+            .get(11..15)?
+            .iter()
+            .map(|field| field.parse::<u64>().ok())
+            .sum::<Option<u64>>()?;
+        Some(Self { all: busy + idle + iowait + stolen, busy, stolen, own, cpus })
+    }
+
+    /// The times that passed; `None`: none did.
+    fn since(self, before: Self) -> Option<Self> {
+        let all = self.all.saturating_sub(before.all);
+        (all > 0).then(|| Self {
+            all,
+            busy: self.busy.saturating_sub(before.busy),
+            stolen: self.stolen.saturating_sub(before.stolen),
+            own: self.own.saturating_sub(before.own),
+            cpus: self.cpus,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(dir: &std::path::Path, cpu: &str, own: &str) -> Root {
+        std::fs::create_dir_all(dir.join("proc/self")).unwrap();
+        let stat =
+            format!("cpu  {cpu}\ncpu0 1 1 1 1 1 1 1 1 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\nintr 1\n");
+        std::fs::write(dir.join("proc/stat"), stat).unwrap();
+        let own = format!("7 (a ) b) R 1 7 7 0 -1 0 0 0 0 0 {own} 20 0 1 0\n");
+        std::fs::write(dir.join("proc/self/stat"), own).unwrap();
+        std::fs::write(dir.join("proc/loadavg"), "3.50 2.00 1.00 4/200 99\n").unwrap();
+        Root::at(dir)
+    }
+
+    #[test]
+    fn others_are_all_but_this_process_and_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = Before::read(&root(dir.path(), "100 0 100 800 0 0 0 0 0 0", "10 10 10 10"));
+        // 400 ticks pass on two CPUs: 300 busy, of which 100 are ours, 20 stolen.
+        let after = root(dir.path(), "300 0 200 880 0 0 0 20 0 0", "30 10 80 20");
+        let found = before.until_now(&after);
+        assert_eq!(found.others_cpus, Some(200.0 / 400.0 * 2.0));
+        assert_eq!(found.stolen, Some(0.05));
+        assert_eq!((found.cpus, found.load_before), (2, Some(3.5)));
+        assert_eq!(
+            found.line().unwrap(),
+            "other programs used 1.0 of 2 CPUs during the runs; the hypervisor gave 5 % of their time to other guests; load \
+             average 3.5 before: equal runs differ more than on an idle machine"
+        );
+        assert!(before.warning().unwrap().starts_with("load average 3.5 on 2 CPUs"));
+        let idle = Neighbours { others_cpus: Some(0.05), stolen: Some(0.0), ..found };
+        assert_eq!(idle.line(), None);
+    }
+
+    #[test]
+    fn unknown_is_not_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let nothing = Root::at(dir.path());
+        let before = Before::read(&nothing);
+        assert_eq!(before.warning(), None);
+        let found = before.until_now(&nothing);
+        assert_eq!((found.others_cpus, found.stolen, found.load_before), (None, None, None));
+        assert_eq!(found.line(), None);
+    }
+}
