@@ -253,8 +253,9 @@ impl Plan {
         if plan.left_alone.is_none() {
             plan.prepare_ahead(recipe);
         }
-        let asks = matches!(plan.promise, Promise::Superpages | Promise::SmallerSuperpages);
-        if asks && plan.left_alone.is_none() {
+        // Where hardly any superpage is free nothing is promised, and it is asked for all the same.
+        let is_promised = matches!(plan.promise, Promise::Superpages | Promise::SmallerSuperpages);
+        if (is_promised || is_fragmented) && plan.left_alone.is_none() {
             plan.note_reach(wrapped);
         }
         if plan.left_alone.is_none() {
