@@ -1,4 +1,4 @@
-//! Every command of README, guide, `docs/sweeps.md` and man pages: it is run as it stands, or in the way that [`RULES`]
+//! Every command of README, guide, `docs/sweeps.md` and man pages, and every example in another language: it is run as it stands, or in the way that [`RULES`]
 //! says, and what it prints is compared with what stands beside it. A command without a rule fails.
 //!
 //! A page's commands are run from top to bottom in one directory, with the files that [`prepare`] puts there.
@@ -530,6 +530,9 @@ impl Drop for Process {
 
 /// Runs the commands of one page, and returns what is wrong.
 fn run_page(page: &str, commands: &[Documented]) -> Vec<String> {
+    if commands.iter().all(|one| one.line().is_none()) {
+        return Vec::new();
+    }
     let directory = tempfile::tempdir().unwrap();
     prepare(directory.path(), page);
     // Commands show or write these.
@@ -553,17 +556,22 @@ fn run_page(page: &str, commands: &[Documented]) -> Vec<String> {
     wrong
 }
 
-/// Returns the commands of each page.
-fn all() -> Vec<(String, Vec<Documented>)> {
+/// Returns the pages whose commands are run.
+fn pages() -> Vec<String> {
     let guide = fs::read_dir(repository().join("docs/guide")).unwrap();
     let mut pages: Vec<String> = guide
         .map(|entry| format!("docs/guide/{}", entry.unwrap().file_name().to_string_lossy()))
         .chain(["README.md", "docs/sweeps.md"].map(String::from))
         .collect();
     pages.sort();
-    let mut all: Vec<_> =
-        pages.into_iter().map(|page| (of_page(&page), page)).map(|(a, b)| (b, a)).collect();
+    pages
+}
+
+/// Returns the commands of each page that has some.
+fn all() -> Vec<(String, Vec<Documented>)> {
+    let mut all: Vec<_> = pages().into_iter().map(|page| (page.clone(), of_page(&page))).collect();
     all.push(("man pages".to_string(), of_man_pages()));
+    all.retain(|(_, commands)| !commands.is_empty());
     all
 }
 
@@ -613,6 +621,85 @@ fn every_documented_command_does_what_stands_beside_it() {
     }
     println!("{}", table(&all));
     assert!(wrong.is_empty(), "{} of the documented commands:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// How an example in another language, written to the file `example`, is tested: by a command, or not, with the reason.
+const EXAMPLES: &[(&str, &str, Result<&str, &str>)] = &[
+    ("docs/guide/benchmarks.md", "sh", Ok("sh -n example")),
+    (
+        "docs/guide/evaluate.md",
+        "toml",
+        Ok("cp example a.toml && superpage evaluate ./a.toml --dry-run"),
+    ),
+    (
+        "docs/guide/library.md",
+        "c",
+        Ok("printf '#include <stdio.h>\\n#include <superpage.h>\\nvoid f(void) {\\n' >a.c && \
+            cat example >>a.c && echo '}' >>a.c && cc -fsyntax-only -Wall -Werror -I include a.c"),
+    ),
+    ("docs/guide/manage.md", "ini", Err("needs systemd: the test `manage_service`")),
+    (
+        "docs/guide/manage.md",
+        "toml",
+        Ok("chmod 600 example; superpage manage --check-config --config example"),
+    ),
+    (
+        "docs/guide/manage.md",
+        "yaml",
+        Err("needs Kubernetes: the tests of superpage-manage read it"),
+    ),
+    ("docs/guide/pools.md", "toml", Ok("superpage pool ensure example --dry-run || [ $? = 3 ]")),
+    ("docs/guide/python.md", "python", Err("the Python module's tests run it")),
+    ("docs/sweeps.md", "sql", Err("needs DuckDB")),
+    ("docs/sweeps.md", "toml", Ok("superpage lab sweep plan example -o planned")),
+    ("docs/sweeps.md", "yaml", Err("needs Kubernetes")),
+];
+
+#[test]
+fn every_example_in_another_language_is_read() {
+    if !has_lab() {
+        skipped!("{NO_LAB}");
+        return;
+    }
+    let (mut wrong, mut used) = (Vec::new(), vec![false; EXAMPLES.len()]);
+    for page in pages() {
+        let text = fs::read_to_string(repository().join(&page)).unwrap();
+        for block in text.split("\n```").skip(1).step_by(2) {
+            let (language, example) = block.split_once('\n').expect("a block has lines");
+            if language == "console" {
+                continue;
+            }
+            let is_it = |(of, is, _): &(&str, &str, _)| *of == page && *is == language;
+            let Some(index) = EXAMPLES.iter().position(is_it) else {
+                wrong.push(format!("{page}: a block of {language}: EXAMPLES says nothing of it"));
+                continue;
+            };
+            used[index] = true;
+            let line = match EXAMPLES[index].2 {
+                Ok(line) => line,
+                Err(why) => {
+                    skipped!("an example in {language} of {page}: {why}");
+                    continue;
+                }
+            };
+            let directory = tempfile::tempdir().unwrap();
+            prepare(directory.path(), &page);
+            let headers = repository().join("include").canonicalize().unwrap();
+            symlink(headers, directory.path().join("include")).unwrap();
+            fs::write(directory.path().join("example"), format!("{example}\n")).unwrap();
+            let output = shell(line, directory.path(), 1);
+            if !output.status.success() {
+                let said = self::text(&output.stdout) + &self::text(&output.stderr);
+                wrong.push(format!("{page}: {language}: {line}: {said}"));
+            }
+        }
+    }
+    for (one, is_used) in EXAMPLES.iter().zip(used) {
+        if !is_used {
+            wrong.push(format!("no block is {one:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Counts commands that are not run, by reason.
