@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// The processor.
     pub cpu: Option<Cpu>,
     /// Load of the last minute: mean number of threads that ran, waited for a CPU or for a device.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub load: Option<f64>,
     /// The TLB according to CPUID; empty if CPUID does not describe it.
     pub tlb: Vec<TlbArray>,
