@@ -61,7 +61,6 @@ const RULES: &[(&str, How)] = &[
     ("scripts/wheel", Not(BUILDS)),
     ("sudo apt-get *", Not(INSTALLS)),
     ("sudo rpm *", Not(INSTALLS)),
-    ("apt-get *", Not(INSTALLS)),
     ("tar *", Not(INSTALLS)),
     ("pip install *", Not(INSTALLS)),
     ("./install.sh*", Not(INSTALLS)),
