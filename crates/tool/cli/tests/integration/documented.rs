@@ -91,6 +91,11 @@ const RULES: &[(&str, How)] = &[
     // Comparisons and runs.
     ("superpage compare --from *", Run),
     ("superpage compare --dry-run *", Run),
+    // Other mallocs are where somebody installed them.
+    (
+        "superpage compare * --arm mimalloc *",
+        SmallerDryRun(&[("--arm mimalloc ", ""), (JEMALLOC, "")]),
+    ),
     ("superpage compare *", DryRun),
     ("superpage evaluate --list", Run),
     ("superpage evaluate --from *", Run),
@@ -184,6 +189,9 @@ const RULES: &[(&str, How)] = &[
     // Benchmarks of others.
     ("gcc -O2 -DSTREAM*", Not(PROGRAM)),
 ];
+
+/// An arm of a library that may not be installed.
+const JEMALLOC: &str = "--arm 'jemalloc: preload=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2' ";
 
 /// A workload that takes no time.
 const SMALL: &str = "gups:size=16M,operations=10K";
@@ -486,7 +494,7 @@ fn prepare(directory: &Path, page: &str) {
     for (page, name) in
         [("docs/guide/pools.md", "pools.toml"), ("docs/guide/evaluate.md", "my-service.toml")]
     {
-        let text = fs::read_to_string(repository().join(page)).unwrap();
+        let text = fs::read_to_string(repository().join(page)).unwrap().replace("postgres", "root");
         write(
             name,
             text.split("```toml\n").nth(1).and_then(|text| text.split("```").next()).unwrap(),
@@ -640,14 +648,22 @@ const EXAMPLES: &[(&str, &str, Result<&str, &str>)] = &[
     (
         "docs/guide/manage.md",
         "toml",
-        Ok("chmod 600 example; superpage manage --check-config --config example"),
+        Ok(
+            "sed -i s/postgres/root/ example; chmod 600 example; superpage manage --check-config --config example",
+        ),
     ),
     (
         "docs/guide/manage.md",
         "yaml",
         Err("needs Kubernetes: the tests of superpage-manage read it"),
     ),
-    ("docs/guide/pools.md", "toml", Ok("superpage pool ensure example --dry-run || [ $? = 3 ]")),
+    (
+        "docs/guide/pools.md",
+        "toml",
+        Ok(
+            "sed -i s/postgres/root/ example; superpage pool ensure example --dry-run || [ $? = 3 ]",
+        ),
+    ),
     ("docs/guide/python.md", "python", Err("the Python module's tests run it")),
     ("docs/sweeps.md", "sql", Err("needs DuckDB")),
     ("docs/sweeps.md", "toml", Ok("superpage lab sweep plan example -o planned")),
