@@ -315,6 +315,8 @@ pub fn check_text(text: &str) -> usize {
         if !document["schema"].as_str().is_some_and(|name| name.starts_with("superpage.")) {
             return 0;
         }
+        let own = text.trim_start_matches(|c: char| c == '{' || c.is_whitespace());
+        assert!(own.starts_with("\"schema\""), "the schema is not the first key: {text:.300}");
         if let Err(wrong) = Schemas::of_repository().check(&document) {
             let shown: String = text.chars().take(300).collect();
             panic!("against docs/schemas:\n{}\nin {shown}", wrong.join("\n"));

@@ -62,9 +62,7 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
                         "superpage_bytes": machine.superpages() })
             })
             .collect();
-        operations::json::to_json(
-            &json!({ "schema": "superpage.lab.machines/1", "machines": machines }),
-        )?
+        exit::json_text("superpage.lab.machines/1", json!({ "machines": machines }))?
     } else {
         let row = |machine: &Machine| {
             let mhz = machine.mhz.to_string();
@@ -94,9 +92,7 @@ pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
     let chosen = || catalog().filter(|entry| one.is_none_or(|one| one.name == entry.name));
     let text = if args.json {
         let workloads: Vec<_> = chosen().map(document).collect();
-        operations::json::to_json(
-            &json!({ "schema": "superpage.lab.workloads/1", "workloads": workloads }),
-        )?
+        exit::json_text("superpage.lab.workloads/1", json!({ "workloads": workloads }))?
     } else if let Some(entry) = one {
         details(entry)
     } else {

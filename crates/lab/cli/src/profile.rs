@@ -64,7 +64,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Err(Failure::usage(format!("no profile: {end}; give it more --memory or --swap")));
     }
     let text = if json {
-        operations::json::to_json(&document(&report, &profile))?
+        exit::json_text("superpage.lab.profile/1", document(&report, &profile))?
     } else {
         text(&report, &profile)
     };
@@ -107,7 +107,6 @@ fn document(report: &Report, profile: &Profile) -> serde_json::Value {
         })
     });
     let mut document = json!({
-        "schema": "superpage.lab.profile/1",
         "workload": cell.workload,
         "machine": cell.machine,
         "fragmentation": cell.fragmentation,

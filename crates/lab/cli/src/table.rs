@@ -166,7 +166,7 @@ pub fn list_json() -> Result<String, Failure> {
     let all: Vec<_> = tables::list()
         .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
         .collect();
-    to_text(&json!({ "schema": "superpage.lab.tables/1", "tables": all }))
+    exit::json_text("superpage.lab.tables/1", json!({ "tables": all }))
 }
 
 fn list(json: bool) -> Result<Done, Failure> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use operations::json::{SchemaFirst, to_json};
 use serde_json::Value;
 
 use crate::exit::{self, Failure};
@@ -46,15 +47,18 @@ impl ReportFlags {
     }
 
     fn write(&self, document: Value, is_printed: bool) {
+        let document = SchemaFirst(&document);
+        let line = serde_json::to_string(&document).expect("a JSON value") + "\n";
         if let Some(path) = &self.output
-            && let Err(why) = files::write(path, self.force, format!("{document:#}\n"))
+            && let Err(why) =
+                to_json(&document).and_then(|text| files::write(path, self.force, text))
         {
             exit::say(&format!("{why}; the report is printed"));
-            exit::print_aside(&format!("{document}\n"));
+            exit::print_aside(&line);
             return;
         }
         if is_printed {
-            exit::print_aside(&format!("{document}\n"));
+            exit::print_aside(&line);
         }
     }
 }

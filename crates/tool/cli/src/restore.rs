@@ -27,10 +27,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let removed = scratch::remove_left(&std::env::temp_dir());
     if args.json {
         let directories: Vec<_> = removed.iter().map(directory).collect();
-        let document = json!({
-            "schema": "superpage.restore/1", "restored": restored, "directories": directories,
-        });
-        exit::print(&format!("{document:#}\n"))?;
+        let body = json!({ "restored": restored, "directories": directories });
+        exit::print_json("superpage.restore/1", body)?;
     } else if restored.is_empty() && removed.is_empty() {
         exit::print("nothing to restore\n")?;
     } else {

@@ -59,8 +59,7 @@ fn list(json: bool) -> Result<Done, Failure> {
                 })
             })
             .collect();
-        let document = serde_json::json!({ "schema": "superpage.workloads/1", "workloads": all });
-        exit::print(&format!("{document:#}\n"))?;
+        exit::print_json("superpage.workloads/1", serde_json::json!({ "workloads": all }))?;
     } else {
         for one in Workload::ALL {
             exit::print(&format!("{:<10} {}\n", one.name(), one.summary()))?;

@@ -253,8 +253,9 @@ impl Plan {
         if plan.left_alone.is_none() {
             plan.prepare_ahead(recipe);
         }
+        // Where hardly any superpage is free nothing is promised, and it is asked for all the same.
         let asks = matches!(plan.promise, Promise::Superpages | Promise::SmallerSuperpages);
-        let asks = asks || plan.notes.contains(&Note::NotPreloadable);
+        let asks = asks || is_fragmented || plan.notes.contains(&Note::NotPreloadable);
         if asks && plan.left_alone.is_none() {
             plan.note_reach(wrapped);
         }

@@ -245,5 +245,38 @@ def same_trace(file):
     assert column.dtype == bool and column.sum() == sum(batch.write)
 
 
+def guide():
+    """The examples of docs/guide/python.md, with a saved comparison in place of runs, and small workloads."""
+    repository = Path(__file__).resolve().parents[5]
+    page = (repository / "docs/guide/python.md").read_text()
+    saved = (repository / "docs/results/compare-gups.json").read_text()
+    small = re.compile(r"(gups|pagerank):size=[0-9]+G(,operations=[0-9]+M)?")
+    called = []
+
+    def compare(*words, **named):
+        signature(real).bind(*words, **named)
+        called.append(words)
+        return superpage.Comparison(saved)
+
+    real, superpage.compare = superpage.compare, compare
+    there = os.getcwd()
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        Path("saved.json").write_text(saved)
+        Path("t.txt").write_text("R 0x1000\nW 0x201000\n")
+        command("trace", "import", "--from", "text", "t.txt", "app.spt", program="superpage")
+        names = {"superpage": superpage}
+        try:
+            for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+                block = small.sub(r"gups:size=16M,operations=10K", block).replace('memory="8G"', 'memory="256M"')
+                exec(compile(block, "docs/guide/python.md", "exec"), names)
+        except ModuleNotFoundError as missing:
+            print(f"without: {missing}")
+        finally:
+            os.chdir(there)
+            superpage.compare = real
+    assert len(called) >= 3, called
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

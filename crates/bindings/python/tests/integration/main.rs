@@ -92,6 +92,11 @@ fn interrupts_end_simulations_and_comparisons() {
 }
 
 #[test]
+fn the_guides_examples_run() {
+    passes("guide");
+}
+
+#[test]
 fn a_trace_is_its_records() {
     passes("trace");
 }

@@ -37,10 +37,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             })
             .collect();
         let damaged: Vec<_> = contents.damaged.iter().map(|one| &one.path).collect();
-        operations::json::to_json(
-            &json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
-                               "damaged": damaged }),
-        )?
+        let body = json!({ "shards": shards, "damaged": damaged });
+        exit::json_text("superpage.lab.sweep-status/1", body)?
     } else {
         complain(&contents.damaged, "will be run again");
         let row = |line: &State| {

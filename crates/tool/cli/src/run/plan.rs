@@ -7,10 +7,8 @@ use crate::exit::{self, Done, Failure};
 /// Prints a plan, and the pages that would be lent for it.
 pub(super) fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
     if json {
-        let document = serde_json::json!({
-            "schema": "superpage.plan/1", "plan": plan, "would_lend": would_lend,
-        });
-        exit::print(&format!("{document:#}\n"))?;
+        let body = serde_json::json!({ "plan": plan, "would_lend": would_lend });
+        exit::print_json("superpage.plan/1", body)?;
     } else {
         exit::print(&plan_in_words(plan))?;
         for line in would_lend {

@@ -65,6 +65,11 @@ fn a_program_without_memory_gains_nothing_and_a_sleeper_is_unknown() {
         if kind == "unknown" && begun.elapsed() < Duration::from_secs(120) {
             continue;
         }
+        testkit::require!(
+            kind != "unknown",
+            "this machine is too busy: {}",
+            advice["verdict"]["why"]
+        );
         assert_eq!((kind, output.status.code()), ("none", Some(0)), "{said}");
         assert!(advice["remedies"].as_array().unwrap().is_empty(), "{said}");
         break;

@@ -72,6 +72,8 @@ fn commands_of_live_findings_mend_them() {
         testkit::skipped!("{file} cannot be written");
         return;
     }
+    let has_sysctl = Command::new("sysctl").arg("--version").output().is_ok();
+    testkit::require!(has_sysctl, "no sysctl (procps)");
     let before = document(&run(&["doctor", "--for", "batch", "--json"]));
     for id in ["compaction-proactive-off", "khugepaged-swap"] {
         let finding = finding(&before, id).unwrap_or_else(|| panic!("no {id}: {before:#}"));
@@ -96,7 +98,10 @@ fn without_privilege_what_cannot_be_read_is_unknown() {
         return;
     }
     let mut command = superpage(&["doctor", "--json"]);
-    let output = command.uid(65534).gid(65534).output().expect("the command starts");
+    let Ok(output) = command.uid(65534).gid(65534).output() else {
+        testkit::skipped!("another user cannot reach the command");
+        return;
+    };
     if output.status.code().is_none_or(|code| code == 126) || output.stdout.is_empty() {
         testkit::skipped!("another user cannot start the command: {}", stderr(&output));
         return;

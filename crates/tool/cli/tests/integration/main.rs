@@ -14,6 +14,7 @@ mod compare_series;
 mod compare_shift;
 mod design;
 mod doctor;
+mod documented;
 mod documents;
 mod evaluate;
 mod evaluate_on;

@@ -44,6 +44,25 @@ fn is_for_everybody(directory: &Path) {
     }
 }
 
+/// Returns links of the pages below a directory to files that are not there.
+fn dead_links(directory: &Path) -> Vec<String> {
+    let all = files(directory);
+    let pages: Vec<&String> = all.iter().filter(|name| name.ends_with(".md")).collect();
+    assert!(pages.len() > 20, "{pages:?}");
+    let mut dead = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(directory.join(page)).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            let target = directory.join(page).with_file_name(file);
+            if !file.is_empty() && !link.contains("://") && !target.exists() {
+                dead.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    dead
+}
+
 struct Package {
     directory: tempfile::TempDir,
 }
@@ -97,6 +116,8 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     {
         assert!(page.contains(&format!(".SH {section}\n")), "no {section}");
     }
+    let documents = prefix.join("share/doc/superpage");
+    assert_eq!(dead_links(&documents), Vec::<String>::new());
     let sizes = ok(&mut Command::new(prefix.join("bin/pagesize")));
     assert!(sizes.trim().parse::<u64>().is_ok(), "{sizes}");
 
