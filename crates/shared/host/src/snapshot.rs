@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use crate::root::{ReadError, Reasons};
+use crate::root::Reasons;
 use crate::{
     Counters, Cpu, HugetlbPools, MemInfo, PageTypes, Root, Thp, TlbArray, Unknown, ZoneFree,
     ZoneLevels, root, tlb,
 };
 
 /// The machine at one moment. For each `None`, `unknown` has the reason under the name of the file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// `uname -r`.
     pub kernel: Option<String>,
@@ -20,9 +20,6 @@ pub struct Snapshot {
     pub page_size: PageSize,
     /// The processor.
     pub cpu: Option<Cpu>,
-    /// Load of the last minute: mean number of threads that ran, waited for a CPU or for a device.
-    #[serde(default, deserialize_with = "units::count")]
-    pub load: Option<f64>,
     /// The TLB according to CPUID; empty if CPUID does not describe it.
     pub tlb: Vec<TlbArray>,
     /// Memory of the whole machine.
@@ -61,7 +58,6 @@ impl Snapshot {
             boot_id,
             page_size: root.page_size(),
             cpu,
-            load: reasons.ask("/proc/loadavg", load(root)),
             tlb,
             memory: reasons.ask("/proc/meminfo", MemInfo::read(root)),
             thp: Thp::read(root, &mut reasons),
@@ -73,16 +69,6 @@ impl Snapshot {
             unknown: reasons.0,
         }
     }
-}
-
-/// Reads the first field of `/proc/loadavg`.
-fn load(root: &Root) -> Result<f64, ReadError> {
-    let path = "/proc/loadavg";
-    let text = root.read(path)?;
-    let load = text.split_ascii_whitespace().next().and_then(|field| field.parse().ok());
-    load.ok_or_else(|| {
-        ReadError::malformed(&root.path(path), 1, text.trim_end(), "a load in field 1")
-    })
 }
 
 /// The name of the machine, `uname -n`; `None` if unreadable.

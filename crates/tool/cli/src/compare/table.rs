@@ -184,21 +184,8 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
     )
 }
 
-/// Says that other programs ran before the first run: half a CPU or more was not idle for each one.
-fn busy(document: &Document) -> Option<String> {
-    let (load, cpus) = (document.machine.load?, document.machine.cpu.as_ref()?.online?);
-    let cpus = f64::from(cpus);
-    (load >= cpus / 2.0).then(|| {
-        format!(
-            "load {load:.1} on {cpus} CPUs when the first run began: other programs slow the runs and widen the \
-             intervals; repeat it on an idle machine"
-        )
-    })
-}
-
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
-    notes.extend(busy(document));
     notes.extend(service::notes(document));
     notes.extend(document.neighbours.as_ref().and_then(host::Neighbours::line));
     notes.extend(more_memory(analysis));
