@@ -100,6 +100,8 @@ def frames():
 
 def options(*words, program):
     text = command(*words, "--help", program=program)
+    # Services that run already have another document; Python runs the command for them.
+    text = re.sub(r"^(Running services|Processes):\n(?:(?: .*)?\n)*", "", text, flags=re.MULTILINE)
     return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.MULTILINE)) - {"help", "dry-run", "json", "output"}
 
 

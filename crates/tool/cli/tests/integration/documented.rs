@@ -146,7 +146,7 @@ const RULES: &[(&str, How)] = &[
     ("superpage tlb*", DryRun),
     ("superpage bench *", SmallerDryRun(&[("4G", "8M"), ("6G", "8M")])),
     ("superpage measure --misses *", Run),
-    ("superpage measure --from stat.json", Run),
+    ("superpage measure --from stat.txt", Run),
     (
         "superpage measure --from perf.data",
         Not("needs a perf.data: the tests of superpage-walk-cost"),
@@ -490,7 +490,7 @@ fn prepare(directory: &Path, page: &str) {
         fs::read_to_string(repository().join(format!("{examples}/validate-1.json"))).unwrap();
     let is_damaged = page.ends_with("documents.md");
     write("v.json", &if is_damaged { damaged(&validated) } else { validated });
-    write("stat.json", STAT);
+    write("stat.txt", STAT);
     for (page, name) in
         [("docs/guide/pools.md", "pools.toml"), ("docs/guide/evaluate.md", "my-service.toml")]
     {
@@ -632,6 +632,11 @@ fn every_documented_command_does_what_stands_beside_it() {
 
 /// How an example in another language, written to the file `example`, is tested: by a command, or not, with the reason.
 const EXAMPLES: &[(&str, &str, Result<&str, &str>)] = &[
+    (
+        "README.md",
+        "toml",
+        Ok("chmod 600 example; superpage manage --check-config --config example"),
+    ),
     ("docs/guide/benchmarks.md", "sh", Ok("sh -n example")),
     (
         "docs/guide/evaluate.md",
