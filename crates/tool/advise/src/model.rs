@@ -65,6 +65,8 @@ pub struct Estimate {
     pub sequential: f64,
     /// Effective number of base pages in use in random order.
     pub pages: f64,
+    /// Share of the samples that are to pages of which each is rarely used: they may be in no cache.
+    pub exposed: f64,
     /// Number of replayed windows.
     pub windows: usize,
     /// Share of the samples whose instruction was replayed often enough.
@@ -118,6 +120,7 @@ impl<'a> Model<'a> {
         let (orders, shifts) = (self.orders, self.shifts);
         let mut result = Estimate {
             pages: self.pages.groups.iter().map(|group| group.pages).sum(),
+            exposed: self.pages.exposed() / self.total,
             windows: self.windows.len(),
             ..Estimate::default()
         };

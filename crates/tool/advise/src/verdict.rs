@@ -25,13 +25,14 @@ const RESAMPLINGS: usize = 24;
 /// Consecutive samples that are resampled together: neighbours are alike.
 const TOGETHER: usize = 20;
 /// Relative error of the model and of the prices. Fitted to `scripts/advise-check`'s programs: docs/decisions/advise.md#4.
-const MODEL_ERROR: f64 = 0.15;
-/// Error of the prices of data as a share of the time at random accesses to more than [`LITTLE`] pages.
-const EXPOSED_ERROR: f64 = 0.035;
+const MODEL_ERROR: f64 = 0.12;
+/// Error of the gain by the prices of data, times the share of samples on pages that are rarely used, if there are more
+/// than [`LITTLE`].
+const EXPOSED_ERROR: f64 = 0.07;
 /// Base pages that the second-level TLB of every known processor holds.
 const LITTLE: f64 = 512.0;
 /// Error where nothing is saved, as a share of the time.
-const LEAST_ERROR: f64 = 0.012;
+const LEAST_ERROR: f64 = 0.015;
 /// Gains below this are none.
 pub const NONE: f64 = 0.01;
 
@@ -207,7 +208,7 @@ impl Accesses {
                 let sampling = (resampled[RESAMPLINGS - 1 - 1] - resampled[1]) / 2.0;
                 let lost = mid.saved * self.lost as f64 / total;
                 let exposed = match mid.pages > LITTLE {
-                    true => EXPOSED_ERROR * known / total,
+                    true => EXPOSED_ERROR * mid.exposed * (1.0 - mid.saved).max(0.0).powi(2),
                     false => 0.0,
                 };
                 let model = (MODEL_ERROR * mid.saved).hypot(exposed);

@@ -138,6 +138,12 @@ impl Popularity {
         table.price(kind, rate, block_rate.max(rate), lines, on, &self.working)
     }
 
+    /// Number of samples on pages that have few each.
+    pub fn exposed(&self) -> f64 {
+        let light = self.groups.iter().filter(|group| group.page.is_none());
+        light.flat_map(|group| group.samples).sum()
+    }
+
     /// The parts of a sampled access, as if independent of all others.
     pub fn part(&self, table: &Table, one: &Seen, shifts: Shifts) -> Part {
         let price = self.price(table, kind_of(&one.access), one.access.address, one.on, shifts);
