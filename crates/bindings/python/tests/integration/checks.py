@@ -98,8 +98,8 @@ def frames():
     assert [str(kind) for kind in made.dtypes] == ["float64", "int64", "bool", "float64"], made.dtypes
 
 
-def options(*words, program):
-    text = command(*words, "--help", program=program)
+def options(*words, program, every="--help"):
+    text = command(*words, every, program=program)
     # Services that run already have another document; Python runs the command for them.
     text = re.sub(r"^(Running services|Processes):\n(?:(?: .*)?\n)*", "", text, flags=re.MULTILINE)
     return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.MULTILINE)) - {"help", "dry-run", "json", "output"}
@@ -110,7 +110,9 @@ def keywords():
         names = (called.get(name, name) for name in signature(function).parameters)
         return {name.replace("_", "-") for name in names if name}
 
-    asked = options("compare", program="superpage") - {"vary", "fail-if", "from", "format", "html", "svg", "force", "quiet"}
+    asked = options("compare", program="superpage", every="--help-advanced") - {
+        "help-advanced", "vary", "fail-if", "from", "format", "html", "svg", "force", "quiet",
+    }
     assert taken(superpage.compare, program=None, progress=None, arms="arm", user="as") == asked
     lab = {"design", "plot", "force", "quiet"}
     experiment = dict(utilisation="no-utilisation", design=None, designs=None)
@@ -140,7 +142,7 @@ def failures():
     assert fails(lambda: superpage.compare(["/no/such"])) == said
     said = command("trace", "info", "/no/such.spt", program="superpage", code=2)
     assert fails(lambda: superpage.trace.open("/no/such.spt")) == said
-    assert "damaged" in fails(lambda: superpage.Comparison(superpage_document(arms=[])))
+    assert "arms: there are none" in fails(lambda: superpage.Comparison(superpage_document(arms=[])))
     assert "no plan" in fails(lambda: superpage.lab.sweep("/no/such"))
 
     def bad(done, of):
