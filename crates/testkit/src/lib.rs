@@ -101,6 +101,14 @@ fn locked(lock: fn(&File) -> std::io::Result<()>) -> Option<MachineLock> {
     Some(MachineLock { _file: locked.ok()? })
 }
 
+/// Whether a process has a handler for a signal.
+pub fn catches(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("SigCgt").trim(), 16).expect("a mask");
+    caught & (1 << (signal - 1)) != 0
+}
+
 /// Whether the kernel uses THP for all memory (`always`).
 pub fn thp_are_for_all() -> bool {
     let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");

@@ -54,7 +54,7 @@ pub(crate) fn range(key: &str) -> Option<&'static str> {
     named.map(|rule| rule.says)
 }
 
-/// Returns what the rules of a valid design say in vain.
+/// Returns the warnings about a valid design.
 pub(crate) fn warnings(design: &Design) -> Vec<Problem> {
     let rules = warnings::RULES.iter().filter(|rule| (rule.broken)(&design.rules));
     let problem = |rule: &Rule| problem(&write::entries(design), design, rule.keys[0], rule.says);

@@ -122,8 +122,8 @@ impl Design {
         check::problems(self)
     }
 
-    /// Returns what the design says in vain: keys that are allowed, but make no difference beside the other keys, or
-    /// lead to what is hardly meant. Lines are those of `text`, the design's file.
+    /// Returns warnings: keys that are allowed, but make no difference beside the other keys, or an effect that is hardly
+    /// meant. Lines are those of `text`, the design's file.
     pub fn warnings(&self, text: &str) -> Vec<Problem> {
         let line = |key: &str| Some(toml_keys::line_of(text, key));
         let mut all = check::warnings(self);

@@ -159,7 +159,7 @@ fn takes(key: &str, slot: &Slot<'_>, limit: Option<Limit>) -> String {
     }
 }
 
-/// Takes the blanks between lines out of a comment, and the brackets of links.
+/// Joins the lines of a comment.
 fn tidy(comment: &str) -> String {
     comment.split_whitespace().collect::<Vec<_>>().join(" ")
 }

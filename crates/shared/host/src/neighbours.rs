@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Root;
+use crate::{Root, process};
 
 /// What else a machine did during a measurement. `None` means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ const QUIET_STOLEN: f64 = 0.02;
 impl Neighbours {
     /// Says what others did, if it disturbs; `None`: they did little, or nothing is known.
     pub fn line(&self) -> Option<String> {
+        if !self.disturbed() {
+            return None;
+        }
         let mut parts = Vec::new();
         if let Some(busy) = self.others_cpus {
             parts.push(format!(
@@ -46,7 +49,7 @@ impl Neighbours {
             parts.push(format!("load average {load:.1} before"));
         }
         let parts = parts.join("; ");
-        self.disturbed().then(|| format!("{parts}: equal runs differ more than on an idle machine"))
+        Some(format!("{parts}: equal runs differ more than on an idle machine"))
     }
 
     /// Whether others used enough CPU time to disturb a measurement.
@@ -130,14 +133,8 @@ impl Times {
         };
         let cpus = stat.lines().filter(is_cpu).count() as u64;
         let busy = user + nice + system + irq + softirq;
-        // Fields 14 to 17 of proc_pid_stat(5): utime, stime, cutime, cstime; the first after the name is 3.
-        let own = root.read("/proc/self/stat").ok()?;
-        let fields: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
-        let own = fields
-            .get(11..15)?
-            .iter()
-            .map(|field| field.parse::<u64>().ok())
-            .sum::<Option<u64>>()?;
+        let own = process::own_stat(root).ok()?;
+        let own = own.cpu_ticks + own.children_cpu_ticks;
         Some(Self { all: busy + idle + iowait + stolen, busy, stolen, own, cpus })
     }
 
@@ -163,7 +160,7 @@ mod tests {
         let stat =
             format!("cpu  {cpu}\ncpu0 1 1 1 1 1 1 1 1 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\nintr 1\n");
         std::fs::write(dir.join("proc/stat"), stat).unwrap();
-        let own = format!("7 (a ) b) R 1 7 7 0 -1 0 0 0 0 0 {own} 20 0 1 0\n");
+        let own = format!("7 (a ) b) R 1 7 7 0 -1 0 0 0 0 0 {own} 20 0 1 0 5\n");
         std::fs::write(dir.join("proc/self/stat"), own).unwrap();
         std::fs::write(dir.join("proc/loadavg"), "3.50 2.00 1.00 4/200 99\n").unwrap();
         Root::at(dir)

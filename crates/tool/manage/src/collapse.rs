@@ -14,7 +14,7 @@ use sys::mem::Advice;
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::ByteSize;
 
-use crate::memory::{Block, Memory, Survey};
+use crate::memory::{Block, Memory, Survey, has_locked};
 use crate::realtime::Realtime;
 use crate::record::Record;
 
@@ -125,7 +125,7 @@ impl Memory {
         let pagemap = Pagemap::open(self.process.pid).ok();
         let mut realtime = Realtime::new(&self.root);
         let mut stopped = None;
-        let has_locked = self.has_locked();
+        let has_locked = has_locked(&self.root, self.process.pid).unwrap_or(false);
         let mut refused = BTreeMap::<u64, u32>::new();
         let (mut refusals, mut has_memory) = (0, true);
         for (at, block) in blocks.iter().filter(|block| block.pages.base > 0).enumerate() {

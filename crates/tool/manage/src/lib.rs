@@ -17,6 +17,7 @@ macro_rules! listed {
 mod collapse;
 pub mod config;
 pub mod daemon;
+mod holder;
 mod memory;
 pub mod once;
 pub mod operation;

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use host::coverage::MappingKind;
 use host::process::Sharing;
-use host::{Root, Thp, process};
+use host::{ReadError, Root, Thp, process};
 use serde::{Deserialize, Serialize};
 use services::why::{Machine, Mode};
 use services::{AddressSpace, Extent, Pages, Process, SpaceError};
 use sys::SysError;
 use sys::pidfd::PidFd;
-use units::{ByteSize, PageSize};
+use units::{ByteSize, PageSize, Pid};
 
 use crate::record::{Compared, Record};
 
@@ -198,6 +198,15 @@ impl Survey {
     }
 }
 
+/// Whether a process has memory that is locked (mlock), which cannot be split again.
+///
+/// # Errors
+/// The process ended, or `/proc` cannot be read.
+pub(crate) fn has_locked(root: &Root, pid: Pid) -> Result<bool, ReadError> {
+    let locked = process::status(root, pid)?.locked;
+    Ok(locked.is_some_and(|bytes| bytes.bytes() > 0))
+}
+
 /// Why no block of a mapping is eligible.
 fn ineligible(extent: &Extent, superpage: PageSize) -> Option<Ineligible> {
     let mapping = &extent.mapping;
@@ -266,14 +275,6 @@ impl Memory {
     /// Resident memory of the process, by the kernel's counters; `None`: unknown.
     pub fn resident(&self) -> Option<ByteSize> {
         process::status(&self.root, self.process.pid).ok()?.total()
-    }
-
-    /// Whether the process has memory that is locked (mlock), which cannot be split again. False if unknown.
-    pub(crate) fn has_locked(&self) -> bool {
-        let status = self.root.read(&format!("/proc/{}/status", self.process.pid));
-        let status = status.unwrap_or_default();
-        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
-        locked.is_some_and(|size| size.trim() != "0 kB")
     }
 
     /// Reads the page tables. Takes 1 to 13 ms of CPU time per GiB of base pages, in slices.

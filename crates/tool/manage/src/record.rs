@@ -14,6 +14,8 @@ use host::{Root, process};
 use services::Process;
 use units::Pid;
 
+use crate::holder::{holder, write_own};
+
 /// Directory of the records. It is empty after a boot, as all processes have ended.
 pub const DIR: &str = "/run/superpage/manage";
 /// First line of a record.
@@ -255,9 +257,7 @@ impl Claim {
             }
             // The holder before may have removed it.
             if file.metadata().map_err(failed)?.nlink() > 0 {
-                let line = format!("{}\n", sys::param::own_pid());
-                // The pid is only for messages.
-                let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
+                write_own(&mut file);
                 return Ok(Self { file, path });
             }
         }
@@ -277,7 +277,7 @@ impl Drop for Claim {
 /// [`Compared`].
 pub fn check_uncompared(root: &Root, dir: &Path, process: &Process) -> Result<(), Compared> {
     let Ok(path) = claim_path(root, dir, process) else { return Ok(()) };
-    // Without a file nobody has claimed it.
+    // Without a file there is no claim.
     let Ok(Some(file)) = sys::trust::open_regular(&path) else { return Ok(()) };
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Err(Compared { by: holder(&file) }),
@@ -290,13 +290,6 @@ fn claim_path(root: &Root, dir: &Path, process: &Process) -> Result<PathBuf, Str
     let Process { pid, start_ticks, .. } = process;
     // No name of a record.
     Ok(dir.join(format!("compared-{namespace}-{pid}-{start_ticks}")))
-}
-
-/// The pid in the file of a claim.
-fn holder(file: &File) -> Option<Pid> {
-    let mut text = String::new();
-    file.take(32).read_to_string(&mut text).ok()?;
-    text.trim_end().parse().ok().filter(|pid| *pid > 0).map(Pid)
 }
 
 /// Makes the directory of the records.

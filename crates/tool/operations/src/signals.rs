@@ -252,7 +252,7 @@ impl Drop for SignalGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -310,15 +310,9 @@ mod tests {
         // As soon as the signal is caught, it is noted.
         for _ in 0..20 {
             let mut child = child("beginning");
-            while !catches(&child, SIGTERM) {}
+            while !testkit::catches(child.id(), SIGTERM) {}
             sys::signal::send(Pid(child.id() as i32), SIGTERM).unwrap();
             assert_eq!(child.wait().unwrap().code(), Some(17));
         }
-    }
-
-    fn catches(child: &Child, signal: i32) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
     }
 }

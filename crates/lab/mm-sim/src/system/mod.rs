@@ -117,7 +117,7 @@ pub(crate) struct System {
 pub struct Outcome {
     /// Resident base pages.
     pub resident_pages: u64,
-    /// Base pages that reservations keep and nobody uses.
+    /// Base pages that reservations keep unused.
     pub reserved_pages: u64,
     /// The program's CPU cycles by cause.
     pub ledger: CycleCounts,

@@ -1,4 +1,4 @@
-//! What a valid design says in vain: keys that have no effect beside the other keys, or lead to what is hardly meant. No
+//! Warnings about a valid design: keys without effect beside the other keys, or with one that is hardly meant. No
 //! design is refused for them: the laboratory shows what they do.
 
 use super::predicates::*;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_say_nothing_in_vain() {
+    fn presets_have_no_warnings() {
         for preset in crate::designs::list() {
             assert_eq!(warned(preset.text), [], "{}", preset.name);
         }

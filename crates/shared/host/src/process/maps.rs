@@ -335,6 +335,9 @@ pub struct Resident {
     pub peak_rss: Option<ByteSize>,
     /// `VmPTE`: bytes of its page tables.
     pub page_tables: Option<ByteSize>,
+    /// `VmLck`: bytes of mappings that are locked (mlock(2)). Not in documents.
+    #[serde(skip)]
+    pub locked: Option<ByteSize>,
     /// `THP_enabled`: false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Option<bool>,
     /// Number of faults that needed no I/O, from `/proc/PID/stat`.
@@ -378,6 +381,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Resident, ReadError> {
             "HugetlbPages" => &mut resident.hugetlb,
             "VmSwap" => &mut resident.swap,
             "VmHWM" => &mut resident.peak_rss,
+            "VmLck" => &mut resident.locked,
             "VmPTE" => &mut resident.page_tables,
             "Name" => {
                 resident.name = value.trim_start_matches('\t').to_string();

@@ -14,7 +14,7 @@ pub use maps::{Resident, resident, status};
 pub use maps::{Smaps, SmapsEntry};
 pub use mounts::MemoryMounts;
 pub use stat::{KeptLoad, KeptStatus, Load};
-pub use stat::{Stat, is_running, stat};
+pub use stat::{Stat, is_running, own_stat, stat};
 pub use tree::{pids, tree, tree_with_stat};
 
 /// Whether a process has a userfaultfd. Needs PTRACE_MODE_READ.

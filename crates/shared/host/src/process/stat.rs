@@ -33,6 +33,10 @@ pub struct Stat {
     pub children_minor_faults: u64,
     /// Number of faults of the process itself that needed I/O.
     pub major_faults: u64,
+    /// CPU time of the process itself, in clock ticks.
+    pub cpu_ticks: u64,
+    /// CPU time of the children that it waited for and their descendants, in clock ticks.
+    pub children_cpu_ticks: u64,
     /// Number of threads.
     pub threads: u64,
     /// Start time in clock ticks since boot.
@@ -70,6 +74,12 @@ pub fn stat(root: &Root, pid: Pid) -> Result<Stat, ReadError> {
     parse(&root.read(&path)?, &root.path(&path))
 }
 
+/// Reads `/proc/self/stat`.
+pub fn own_stat(root: &Root) -> Result<Stat, ReadError> {
+    let path = "/proc/self/stat";
+    parse(&root.read(path)?, &root.path(path))
+}
+
 /// Whether a process has this pid now; zombies do not count. False if `/proc` cannot be read.
 pub fn is_running(root: &Root, pid: Pid) -> bool {
     stat(root, pid).is_ok_and(|stat| !stat.is_dead())
@@ -84,7 +94,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 5, 6, 10, 11, 12, 20, 22, 23, 24, 28 and 41 of proc_pid_stat(5); field 4 is the parent.
+    // Fields 5, 6, 10, 11, 12, 14 to 17, 20, 22, 23, 24, 28 and 41 of proc_pid_stat(5); field 4 is the parent.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -97,7 +107,9 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         minor_faults: number(10 - 7)?,
         children_minor_faults: number(0)?,
         major_faults: number(0)?,
-        threads: number(20 - 13)?,
+        cpu_ticks: number(14 - 13)?.saturating_add(number(0)?),
+        children_cpu_ticks: number(0)?.saturating_add(number(0)?),
+        threads: number(20 - 18)?,
         start_ticks: number(22 - 21)?,
         mapped: number(0).unwrap_or(0),
         resident_pages: number(0).unwrap_or(0),

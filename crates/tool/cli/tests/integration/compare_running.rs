@@ -226,26 +226,10 @@ fn a_service_that_ends_is_told() {
     testkit::lock_machine!(shared);
     let Some(mut service) = Service::start() else { return };
     let file = service.dir.path().join("compared.json");
-    // The program would have to end on its own otherwise.
-    let more = ["-q", "--json", "-o", file.to_str().unwrap(), "--within", "0.01%"];
-    let words = service.words(&more);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut child = superpage(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let mut ended = false;
-    let is_switched = comes_true(|| {
-        ended = child.try_wait().unwrap().is_some();
-        ended || service.coverage().is_some_and(|share| share > 0.9)
-    });
-    assert!(is_switched);
-    if !ended {
-        service.child.kill().unwrap();
-        service.child.wait().unwrap();
-    }
+    let Some(child) = begun(&service, &file, "100ms") else { return };
+    service.child.kill().unwrap();
+    service.child.wait().unwrap();
     let output = child.wait_with_output().unwrap();
-    if ended {
-        assert!(cannot(&output, &file), "{}", stderr(&output));
-        return;
-    }
     let saved: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(saved["stopped"]["why"], "ended", "{saved}");
     match output.status.code() {

@@ -540,13 +540,7 @@ mod exclusive {
             let waits = if words[0] == "run" { waits } else { &["--pool", "lend"] };
             let mut child = superpage(&[words, waits, &["--", "true"]].concat()).spawn().unwrap();
             // The command catches TERM from the beginning, so the lock is the only thing for which it can wait.
-            let catches = || {
-                let status =
-                    std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-                u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGTERM - 1)) != 0
-            };
-            wait_until("it catches TERM", catches);
+            wait_until("it catches TERM", || testkit::catches(child.id(), libc::SIGTERM));
             send(&child, libc::SIGTERM);
             let status = child.wait().unwrap();
             assert!(

@@ -81,7 +81,7 @@ fn time_ends_it_between_blocks() {
 }
 
 /// A limit that was given is the time until the answer: warm-ups count, and no block is begun that would not fit. A
-/// limit that is too short for an answer is told after the warm-ups.
+/// limit that is too short for an answer is reported after the warm-ups.
 #[test]
 fn a_given_time_is_kept_or_called_too_short_at_the_start() {
     // Each run takes ten seconds: a warm-up of both arms 20, a block 40.

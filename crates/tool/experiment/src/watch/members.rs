@@ -441,6 +441,8 @@ mod tests {
             minor_faults,
             children_minor_faults,
             major_faults: 0,
+            cpu_ticks: 0,
+            children_cpu_ticks: 0,
             threads,
             start_ticks: 5,
             mapped: 1 << 20,

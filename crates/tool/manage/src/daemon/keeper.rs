@@ -14,7 +14,7 @@ use units::{ByteSize, PageSize, Pid};
 use super::lock;
 use super::status::{Pause, Status};
 use crate::config::Limits;
-use crate::memory::Memory;
+use crate::memory::{Memory, has_locked};
 use crate::realtime::Realtime;
 use crate::record::Record;
 
@@ -193,12 +193,16 @@ impl Ledger {
             return starts;
         }
         // A process that ended has no superpages to make.
-        let memory = self.processes.get(&pid).map(|process| Memory::open(&self.root, process));
-        let Some(Ok(memory)) = memory else { return Vec::new() };
-        if !memory.has_locked() {
-            self.unlocked.insert(pid, now);
-            return starts;
+        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
+        match has_locked(&self.root, pid) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.unlocked.insert(pid, now);
+                return starts;
+            }
+            Err(_) => return Vec::new(),
         }
+        let Ok(memory) = Memory::open(&self.root, process) else { return Vec::new() };
         let (locked, free): (Vec<u64>, Vec<u64>) =
             starts.into_iter().partition(|start| memory.is_locked(*start));
         for start in &locked {

@@ -4,12 +4,14 @@
 //! and no file that is locked can be replaced by another one. See docs/decisions/manage.md#5.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use units::Pid;
+
+use crate::holder::{holder, write_own};
 
 /// The machine's lock.
 pub const LOCK: &str = "/run/superpage/manage.lock";
@@ -19,8 +21,6 @@ const MODE: u32 = 0o711;
 const LOOKED_AT: Duration = Duration::from_millis(50);
 /// Time between two attempts.
 const STEP: Duration = Duration::from_millis(5);
-/// Maximum length of a holder's line in bytes.
-const MAX_LINE: u64 = 32;
 
 /// The right to manage processes, until it is dropped or the process ends.
 #[derive(Debug)]
@@ -63,11 +63,7 @@ impl OnlyManager {
     /// # Errors
     /// Another process holds the lock, or the file cannot be used.
     pub fn new(path: &Path) -> Result<Self, LockError> {
-        let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
-        if let Some(directory) = path.parent() {
-            make(directory).map_err(|source| io("make the directory of", source))?;
-        }
-        let mut file = open(path).map_err(|source| io("open", source))?;
+        let mut file = create(path)?;
         let end = Instant::now() + LOOKED_AT;
         loop {
             match file.try_lock() {
@@ -79,12 +75,10 @@ impl OnlyManager {
                         Err(_) => LockError::Held { holder: holder(&file) },
                     });
                 }
-                Err(TryLockError::Error(source)) => return Err(io("take", source)),
+                Err(TryLockError::Error(source)) => return Err(failed("take", path, source)),
             }
         }
-        // The pid is only for messages: a full file system must not prevent managing.
-        let line = format!("{}\n", sys::param::own_pid());
-        let _ = file.set_len(0).and_then(|()| file.write_all(line.as_bytes()));
+        write_own(&mut file);
         Ok(Self { file })
     }
 }
@@ -101,16 +95,9 @@ impl NoManager {
     /// # Errors
     /// A manager holds the lock, or the file cannot be used.
     pub fn new(path: &Path) -> Result<Self, LockError> {
-        let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
-        if let Some(directory) = path.parent() {
-            make(directory).map_err(|source| io("make the directory of", source))?;
-        }
-        let file = open(path).map_err(|source| io("open", source))?;
-        match file.try_lock_shared() {
-            Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
-            Err(TryLockError::Error(source)) => Err(io("take", source)),
-        }
+        let file = create(path)?;
+        share(&file, "take", path)?;
+        Ok(Self { file })
     }
 }
 
@@ -120,10 +107,26 @@ impl Drop for NoManager {
     }
 }
 
-/// Opens the file of the lock. Readable by all: a second manager reads the pid of the first.
-fn open(path: &Path) -> io::Result<File> {
+/// Opens the file of the lock, and makes it and its directory. Readable by all: a second manager reads the pid of the first.
+fn create(path: &Path) -> Result<File, LockError> {
+    if let Some(directory) = path.parent() {
+        make(directory).map_err(|source| failed("make the directory of", path, source))?;
+    }
     let mut options = sys::trust::no_links();
-    options.create(true).truncate(false).read(true).write(true).mode(0o644).open(path)
+    options.create(true).truncate(false).read(true).write(true).mode(0o644);
+    options.open(path).map_err(|source| failed("open", path, source))
+}
+
+/// Takes the lock, shared.
+fn share(file: &File, doing: &'static str, path: &Path) -> Result<(), LockError> {
+    file.try_lock_shared().map_err(|error| match error {
+        TryLockError::WouldBlock => LockError::Held { holder: holder(file) },
+        TryLockError::Error(source) => failed(doing, path, source),
+    })
+}
+
+fn failed(doing: &'static str, path: &Path, source: io::Error) -> LockError {
+    LockError::Io { doing, path: path.to_path_buf(), source }
 }
 
 /// Looks whether a process manages the machine's processes. Writes nothing. Takes the lock, shared, for a moment.
@@ -131,16 +134,10 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// [`LockError::Held`] if one does, or the file cannot be read.
 pub fn check_unmanaged(path: &Path) -> Result<(), LockError> {
-    let io = |doing, source| LockError::Io { doing, path: path.to_path_buf(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io("open", error)),
-    };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
-        Err(TryLockError::Error(source)) => Err(io("look at", source)),
+    match File::open(path) {
+        Ok(file) => share(&file, "look at", path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("open", path, error)),
     }
 }
 
@@ -171,15 +168,9 @@ fn make(directory: &Path) -> io::Result<()> {
     sys::trust::check_as_root(directory)
 }
 
-/// The pid in a locked file.
-fn holder(file: &File) -> Option<Pid> {
-    let mut text = String::new();
-    file.take(MAX_LINE).read_to_string(&mut text).ok()?;
-    text.trim_end().parse().ok().filter(|pid| *pid > 0).map(Pid)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use super::*;

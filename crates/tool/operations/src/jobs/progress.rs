@@ -15,7 +15,7 @@ pub struct Bar {
     rule: Rule,
     progress: Progress,
     is_quiet: bool,
-    /// What is told once the first run has ended: a command that cannot run has one line of error.
+    /// Printed once the first run has ended: a command that cannot run has one line of error.
     warning: Option<String>,
     runs: u64,
     /// Estimated number of runs of all arms.

@@ -42,7 +42,7 @@ pub(super) fn table(family: u32, model: u32) -> Option<&'static Table> {
     TABLES.iter().find(|table| table.name == name)
 }
 
-/// Walks, and what second-level hits are told from: hits are all misses without walks, of all page sizes.
+/// Walks, and all first-level misses: those without a walk are second-level hits, of all page sizes.
 const fn misses(fetch_miss: &'static str, fetch_umask: u64, fetch_hit: &'static str) -> [Event; 4] {
     [
         event("ls_l1_d_tlb_miss.all_l2_miss", 0x45, 0xf0, Data, Walks),

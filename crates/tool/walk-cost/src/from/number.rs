@@ -65,6 +65,11 @@ fn is_separator(c: char) -> bool {
     ".,'’ \u{a0}\u{202f}\u{2009}\u{66c}".contains(c)
 }
 
+/// Whether a text is digits alone, at least one.
+pub(super) fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// `<not counted>` and `<not supported>`: requested events without a count.
 pub(super) const ABSENT: [&str; 2] = ["<not counted>", "<not supported>"];
 

@@ -321,7 +321,7 @@ fn what_is_missing_is_named_with_the_command_that_counts_it() {
     assert_eq!(of(Figure::Data), Some("dtlb_store_misses.walk_active"));
     assert_eq!(of(Figure::Code), Some("itlb_misses.walk_active"));
     assert_eq!(of(Figure::Share), None);
-    // The table of an unknown CPU is told by its events.
+    // The table of an unknown CPU follows from its events.
     let (missing, commands) =
         names(&["ls_l1_d_tlb_miss.all_l2_miss", "bp_l1_tlb_miss_l2_tlb_miss"], None);
     assert_eq!(missing[0], (Figure::Share, "cycles".to_string()));

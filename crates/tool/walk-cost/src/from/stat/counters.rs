@@ -1,6 +1,7 @@
 //! `Counters`: adds up the rows of a report. An event's total is the sum of its parts (intervals, CPUs, cores, threads,
 //! kinds of cores). A part in which cycles were counted and the event was not is a [`Gap`] of the event: perf prints
-//! `<not counted>` for it, or no line if the file is cut off. A part without cycles is in no share, and is told.
+//! `<not counted>` for it, or no line if the file is cut off. A part without cycles is in no share;
+//! a note names it.
 
 use std::collections::HashMap;
 use std::io::BufRead;

@@ -172,8 +172,9 @@ fn is_cpu(place: &str) -> bool {
 /// Whether this is the time of an interval: seconds with nine decimals, in every locale with a point.
 fn is_time(text: &str) -> bool {
     let split = text.trim().split_once('.');
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    split.is_some_and(|(seconds, rest)| is_number(seconds) && rest.len() == 9 && is_number(rest))
+    split.is_some_and(|(seconds, decimals)| {
+        number::is_digits(seconds) && decimals.len() == 9 && number::is_digits(decimals)
+    })
 }
 
 /// Parses a share of time in percent, as `35.70` or `35,70`.

@@ -57,11 +57,10 @@ fn row(line: &str) -> Option<Row> {
     }
     if name.is_empty() && count(rest).is_none() {
         // `comm-pid` of --per-thread; the name of a thread may have spaces.
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let mut ends = rest.match_indices(' ').map(|(end, _)| rest.split_at(end));
         (name, rest) = ends.find(|(name, rest)| {
             let pid = name.rsplit_once('-').map(|(_, pid)| pid);
-            pid.is_some_and(digits) && count(rest.trim_start()).is_some()
+            pid.is_some_and(number::is_digits) && count(rest.trim_start()).is_some()
         })?;
     }
     row.place = name.to_string();
