@@ -40,42 +40,40 @@ pub struct Limits {
     pub headroom: ByteSize,
 }
 
-listed! {
-    /// Why a block is still on base pages.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Skip {
-        /// Filling it would add more memory than allowed.
-        Sparse,
-        /// It has pages in swap, which would be read back.
-        Swapped,
-        /// Other processes share pages of it after a fork; a superpage would copy them.
-        SharedByFork,
-        /// The kernel refuses (EINVAL): MADV_NOHUGEPAGE, or the mapping changed.
-        Refused,
-        /// No superpage is free, and memory could not be compacted (ENOMEM).
-        NoSuperpage,
-        /// The kernel held a page of it at each attempt (EAGAIN).
-        Busy,
-        /// The memory was unmapped meanwhile.
-        Gone,
-        /// The time was over before.
-        NoTime,
-        /// Too little memory is available on the machine or in the control group.
-        NoMemory,
-        /// A realtime task is running, which can hold up the collapse, and with it the process.
-        Realtime,
-        /// It is locked in memory (mlock): the kernel could not split it again.
-        Locked,
-        /// No record could be written, so it could not be undone.
-        Unrecorded,
-        /// This user may not (EPERM): CAP_SYS_NICE.
-        Denied,
-        /// Another error.
-        Failed,
-        /// The user interrupted.
-        Interrupted,
-    }
+/// Why a block is still on base pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Skip {
+    /// Filling it would add more memory than allowed.
+    Sparse,
+    /// It has pages in swap, which would be read back.
+    Swapped,
+    /// Other processes share pages of it after a fork; a superpage would copy them.
+    SharedByFork,
+    /// The kernel refuses (EINVAL): MADV_NOHUGEPAGE, or the mapping changed.
+    Refused,
+    /// No superpage is free, and memory could not be compacted (ENOMEM).
+    NoSuperpage,
+    /// The kernel held a page of it at each attempt (EAGAIN).
+    Busy,
+    /// The memory was unmapped meanwhile.
+    Gone,
+    /// The time was over before.
+    NoTime,
+    /// Too little memory is available on the machine or in the control group.
+    NoMemory,
+    /// A realtime task is running, which can hold up the collapse, and with it the process.
+    Realtime,
+    /// It is locked in memory (mlock): the kernel could not split it again.
+    Locked,
+    /// No record could be written, so it could not be undone.
+    Unrecorded,
+    /// This user may not (EPERM): CAP_SYS_NICE.
+    Denied,
+    /// Another error.
+    Failed,
+    /// The user interrupted.
+    Interrupted,
 }
 
 /// What was made.

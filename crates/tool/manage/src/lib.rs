@@ -1,19 +1,6 @@
 //! Superpages made and split in running processes from outside, once or for as long as a service runs.
 #![forbid(unsafe_code)]
 
-/// Defines an enum, and `ALL`: each of its values, in order.
-macro_rules! listed {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $value:ident,)* }) => {
-        $(#[$meta])*
-        pub enum $name { $($(#[$of])* $value,)* }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$value),*];
-        }
-    };
-}
-
 mod collapse;
 pub mod config;
 pub mod daemon;

@@ -18,22 +18,20 @@ use crate::memory::Memory;
 /// Base pages tried of a superpage that the kernel has locked.
 const ATTEMPTS: u64 = 3;
 
-listed! {
-    /// Why a superpage was not split.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Kept {
-        /// Several processes map it.
-        Shared,
-        /// The kernel had it locked at each attempt.
-        Busy,
-        /// It is locked in memory (mlock): the kernel splits it only when the program unlocks it.
-        Locked,
-        /// This user may not (EPERM): CAP_SYS_NICE.
-        Denied,
-        /// The time was over before.
-        NoTime,
-    }
+/// Why a superpage was not split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// Several processes map it.
+    Shared,
+    /// The kernel had it locked at each attempt.
+    Busy,
+    /// It is locked in memory (mlock): the kernel splits it only when the program unlocks it.
+    Locked,
+    /// This user may not (EPERM): CAP_SYS_NICE.
+    Denied,
+    /// The time was over before.
+    NoTime,
 }
 
 /// What was split.

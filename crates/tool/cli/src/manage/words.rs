@@ -74,31 +74,6 @@ pub fn kept(why: Kept) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    #[test]
-    fn the_guide_has_each_reason_for_which_memory_is_not_switched() {
-        let mut rows = BTreeMap::<String, [&str; 2]>::new();
-        let name = |value| serde_json::to_value(value).ok()?.as_str().map(str::to_string);
-        for one in Skip::ALL {
-            rows.entry(name(serde_json::json!(one)).unwrap()).or_default()[0] = skip(*one);
-        }
-        for one in Kept::ALL {
-            rows.entry(name(serde_json::json!(one)).unwrap()).or_default()[1] = kept(*one);
-        }
-        let table: String = rows
-            .iter()
-            .map(|(name, [made, split])| format!("| `{name}` | {made} | {split} |\n"))
-            .collect();
-        let guide = include_str!("../../../../../docs/guide/running.md");
-        assert!(
-            guide.ends_with(&table) || guide.contains(&format!("{table}\n")),
-            "the guide lacks\n{table}"
-        );
-    }
-
     #[test]
     fn the_guide_has_how_much_memory_superpages_may_add() {
         let guide = include_str!("../../../../../docs/guide/manage.md");
