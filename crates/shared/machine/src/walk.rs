@@ -59,9 +59,39 @@ impl Machine {
         self.walk_cycles_of(walks, footprint, None)
     }
 
+    /// Cycles of a walk of random accesses to base pages over `bytes` of memory, as computed.
+    pub fn random_walk(&self, bytes: u64) -> f64 {
+        let pages = bytes / self.base_page.bytes();
+        let regions = pages.div_ceil(1 << Size::Large.shift()).max(1);
+        // The page-walk cache holds the upper entries of this many regions.
+        let cached = self.walk_caches.pde.map_or(0, |pde| u64::from(pde.entries)).min(regions);
+        let mut walks = Tally::default();
+        walks.walks[Size::Base as usize][1] = cached;
+        walks.walks[Size::Base as usize][2] = regions - cached;
+        self.computed(&walks, Footprint::new(pages, regions, bytes), None) / regions as f64
+    }
+
     /// Like [`Self::walk_cycles`]. `leaf` is the mean number of cycles of loading a base page's leaf entry, if known
     /// (see [`Machine::leaf_cycles`]; radix tables only).
+    ///
+    /// Where random accesses were measured ([`Machine::far`]), walks for base pages cost what was measured over as much
+    /// memory, in proportion to what is computed for both. Near walks, which need no load from far, stay as computed.
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
+        let computed = self.computed(walks, footprint, leaf);
+        let bytes = footprint.pte_bytes / ENTRY * self.base_page.bytes();
+        let base = walks.walks_of(Size::Base) + walks.walks_of(Size::Cont);
+        let Some(far) = self.far_at(bytes).filter(|_| base > 0 && bytes > 0) else {
+            return computed;
+        };
+        let near = walks.near[Size::Base as usize] + walks.near[Size::Cont as usize];
+        let nearest = f64::from(self.caches.first().map_or(self.memory_cycles, |l1| l1.cycles));
+        let of_near = near as f64 * self.walk(&[nearest], footprint);
+        let of_base = self.computed(&walks.of_base(), footprint, leaf);
+        let from_far = (of_base - of_near).max(0.0);
+        computed + from_far * (far.walk / self.random_walk(bytes) - 1.0)
+    }
+
+    fn computed(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let handler = match self.organisation {
             Organisation::Radix => 0.0,
             Organisation::Linear { handler_cycles } => f64::from(handler_cycles),

@@ -52,6 +52,7 @@ fn validation() -> Validation {
         confidence: 0.99,
         workloads: vec![Compared {
             workload: "gups:size=1GiB".to_string(),
+            fragmentation: None,
             command: vec!["superpage".to_string()],
             runs: 6,
             designs,

@@ -14,13 +14,21 @@ const MOST: ByteSize = ByteSize::gib(1);
 /// Minimum memory: no known cache holds half of it.
 const LEAST: ByteSize = ByteSize::mib(256);
 
-/// Measures the costs, or returns why it cannot.
-pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
+/// Smaller sizes that are measured too: programs are often smaller, and their page tables stay in the caches.
+const NEARER: [ByteSize; 3] = [ByteSize::mib(32), ByteSize::mib(64), ByteSize::mib(256)];
+
+/// Measures the costs over all sizes, ascending, or returns why it cannot.
+pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Vec<Accesses>, String> {
     let memory = facts::measurement_memory(MOST);
     if memory < LEAST {
         let needed = ByteSize(facts::MEMORY_DIVISOR * LEAST.bytes());
         return Err(format!("{needed} of available memory are needed"));
     }
+    let nearer = NEARER.into_iter().filter(|size| *size < memory);
+    nearer.chain([memory]).map(|memory| over(memory, snapshot, quiet)).collect()
+}
+
+fn over(memory: ByteSize, snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
     let what = "accesses far beyond the caches";
     let mut progress = Progress::new(quiet, what);
     let far = FarAccesses::measure(memory, facts::superpage(snapshot), |done, of| {

@@ -181,7 +181,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     if args.save {
         match accesses::measure(&snapshot, args.quiet) {
-            Ok(far) => found.accesses = Some(far),
+            Ok(mut all) => {
+                found.accesses = all.pop();
+                found.nearer_accesses = all;
+            }
             Err(why) => found.notes.push(format!("accesses far beyond the caches: {why}")),
         }
     }
