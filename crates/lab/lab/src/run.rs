@@ -169,6 +169,7 @@ pub(crate) fn stream(
     setup.cpu_mhz = machine.mhz;
     setup.memory_cycles = machine.memory_cycles;
     setup.stream_bandwidth = machine.stream_bandwidth;
+    setup.window = machine.window;
     let bytes = setup.describe()?.footprint_pages * coarse::STREAM_PAGE;
     setup.independent =
         machine.independent_at(bytes).map(|it| Independent { cycles: it.cycles, walk: it.walk });

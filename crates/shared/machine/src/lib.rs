@@ -71,6 +71,9 @@ pub struct Machine {
     pub stream_bandwidth: Option<u32>,
     /// Cost of independent accesses; `None`: use the values of the workload.
     pub independent: Option<Independent>,
+    /// Instructions in flight: the size of the reorder buffer. Accesses of as many instructions overlap. `None`: use the
+    /// values of the workload.
+    pub window: Option<u16>,
     /// Measured costs of random accesses by the size of the memory, ascending; empty: all walks are computed.
     pub far: Vec<Far>,
     /// Costs of kernel operations.

@@ -61,6 +61,7 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         memory_cycles: keys.within("memory-cycles", 1..=60_000),
         stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
         independent: keys.optional_table("independent", independent),
+        window: keys.optional_within("window", 16..=4096),
         far: far(keys),
         costs: keys.required_table("costs", costs),
     }

@@ -75,18 +75,24 @@ impl LiveRuns {
         self.job()?.plans()
     }
 
-    /// Makes the runs. Free memory is fragmented before each run, and freed afterwards.
+    /// Makes the runs. Free memory is compacted first, as simulated memory is whole; then it is fragmented before each run,
+    /// if asked, and freed afterwards.
     pub fn run(&self) -> Result<JobOutcome, Failure> {
         let job = self.job()?;
-        let Some((kind, level, extent)) = self.fragmented else { return job.run() };
-        // Compact movable pages first, so that no further superpages can appear later. Root only.
-        let superpage = fragmentation::superpage()?;
-        // Compaction raises a pool: catch signals, so that the pool is restored.
+        // Compaction raises a pool: catch signals, so that the pool is restored. Root only. Movable pages that stay would
+        // let further superpages appear later.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        fragmentation::gather(superpage);
+        let superpage = fragmentation::superpage();
+        if let Ok(superpage) = superpage {
+            fragmentation::gather(superpage);
+        }
         if let Some(signal) = interrupting.received() {
             return Ok(JobOutcome::Signal(signal, None));
         }
+        let Some((kind, level, extent)) = self.fragmented else {
+            return Ok(job.run()?.interrupted_by(interrupting.received()));
+        };
+        let superpage = superpage?;
         let goal = fragmentation::goal(kind, level, extent)?;
         let mut held: Option<Held> = None;
         let ran = job.run_prepared(&mut |interrupt| {

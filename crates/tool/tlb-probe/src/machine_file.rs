@@ -44,6 +44,11 @@ impl Calibration {
         };
         let memory = (memory.round() as u32).clamp(1, 60_000);
         line(format!("memory-cycles = {memory}   # {source}"));
+        if let Some(window) = self.window(name) {
+            line(format!(
+                "window = {window}   # (assumed) instructions in flight: the reorder buffer"
+            ));
+        }
         for (key, level, index) in [("l1", &nearest.l1, 0), ("l2", &nearest.l2, 1)] {
             for tlb in level {
                 for words in self.array(key, tlb, index) {
@@ -81,6 +86,23 @@ impl Calibration {
         line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
         let rest = &text[text.find("[[caches]]").unwrap_or(text.len())..];
         out + rest
+    }
+
+    /// Returns the size of the reorder buffer, as the vendors publish it. `preset`: the nearest preset.
+    fn window(&self, preset: &str) -> Option<u16> {
+        const ZEN_5: u32 = 26;
+        if preset.starts_with("zen") && self.processor.family == Some(ZEN_5) {
+            return Some(448);
+        }
+        Some(match preset {
+            "haswell" | "zen1" => 192,
+            "skylake" | "cascade-lake" | "zen2" => 224,
+            "zen3" => 256,
+            "zen4" => 320,
+            "ice-lake" => 352,
+            "golden-cove" => 512,
+            _ => return None,
+        })
     }
 
     /// Formats the measured costs of random accesses.

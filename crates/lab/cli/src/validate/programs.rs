@@ -1,5 +1,5 @@
 //! What `lab validate` runs: kernels that exist live and as streams, and programs whose recording is simulated; and the
-//! suite of `--suite`.
+//! suite of `--suite`. See docs/decisions/lab.md#10.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ pub const KERNELS: [&str; 7] = [
     "chase:size=256M",
     "stream:size=384M,iterations=10",
     "touch:size=256M",
-    "pagerank:size=256M,iterations=3",
+    "pagerank:size=128M,iterations=3",
     "btree:size=256M,operations=4M",
     "hashmap:size=256M,operations=8M",
 ];

@@ -341,7 +341,7 @@ impl Compared {
     }
 
     /// Returns the simulated speed-up over base pages if the program's own work took as long as live: the laboratory
-    /// says what a design saves, and the live run on base pages from how much. `None`: it saves more than all.
+    /// says what a design saves, and the live run on base pages from how much. `None`: it saves more than all. See docs/decisions/lab.md#10.
     pub fn anchored(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
         let base = self.designs.first()?;
         let saved = of(base).seconds - of(row).seconds;
