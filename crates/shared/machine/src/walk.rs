@@ -78,17 +78,25 @@ impl Machine {
     /// memory, in proportion to what is computed for both. Near walks, which need no load from far, stay as computed.
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let computed = self.computed(walks, footprint, leaf);
-        let bytes = footprint.pte_bytes / ENTRY * self.base_page.bytes();
-        let base = walks.walks_of(Size::Base) + walks.walks_of(Size::Cont);
-        let Some(far) = self.far_at(bytes).filter(|_| base > 0 && bytes > 0) else {
+        let of_base = walks.of_base();
+        if self.far.is_empty() || of_base.all_walks() == 0 {
             return computed;
+        }
+        // On a host's base pages, superpages miss as often as base pages. Their walks are in the costs of accesses on
+        // superpages, to which base pages add.
+        let pages = footprint.pte_bytes / ENTRY;
+        let all = match self.entry_size(Size::Large) {
+            Size::Base | Size::Cont => (footprint.pde_bytes / ENTRY) << Size::Large.shift(),
+            Size::Large | Size::Huge => pages,
         };
+        let Some(far) = self.far_at(all.max(1) * self.base_page.bytes()) else { return computed };
+        let share = if all > 0 { (pages as f64 / all as f64).min(1.0) } else { 0.0 };
         let near = walks.near[Size::Base as usize] + walks.near[Size::Cont as usize];
         let nearest = f64::from(self.caches.first().map_or(self.memory_cycles, |l1| l1.cycles));
         let of_near = near as f64 * self.walk(&[nearest], footprint);
-        let of_base = self.computed(&walks.of_base(), footprint, leaf);
-        let from_far = (of_base - of_near).max(0.0);
-        computed + from_far * (far.walk / self.random_walk(bytes) - 1.0)
+        let from_far = (self.computed(&of_base, footprint, leaf) - of_near).max(0.0);
+        let measured = far.walk / self.random_walk(all.max(1) * self.base_page.bytes());
+        computed + from_far * (share * measured - 1.0)
     }
 
     fn computed(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
