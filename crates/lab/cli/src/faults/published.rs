@@ -134,7 +134,7 @@ fn words(comparison: &Comparison) -> String {
     }
     if let Some(order) = comparison.check_order {
         text += &format!(
-            "order: {} of {} pairs of patches that the checks separate by more than 5 % are in their order\n",
+            "order: {} of {} pairs of patches that the checks separate by more than 5 % are in their order, at least half as far apart\n",
             order.right, order.pairs
         );
     }

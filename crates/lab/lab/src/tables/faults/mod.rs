@@ -151,8 +151,8 @@ pub fn published(machine: &str) -> Vec<Published> {
     }
     let join = |(one, per_cpu, per_wall): (Published, Vec<f64>, Vec<f64>)| Published {
         samples: per_wall.len() as u32,
-        pages_per_cpu_second: geometric(&per_cpu).unwrap_or(0.0),
-        pages_per_wall_second: geometric(&per_wall).unwrap_or(0.0),
+        pages_per_cpu_second: geometric(per_cpu).unwrap_or(0.0),
+        pages_per_wall_second: geometric(per_wall).unwrap_or(0.0),
         ..one
     };
     all.into_iter().map(join).collect()
