@@ -1,7 +1,7 @@
 //! Fits constants of a machine of `fault-scaling` to the published rows that its file marks as fitted:
 //! `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer crowding thread`. With `--one-thread`,
 //! to those with one thread: `node-memory zero-remote remote page zero`. What a fit without a size or a set of patches
-//! predicts: `superpage lab faults --table --refit`.
+//! predicts: `superpage lab faults --table --refit`. See docs/decisions/faults.md#4.
 
 use fault_scaling::Constant;
 use serde::Deserialize;

@@ -601,7 +601,7 @@ fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| *value > 0.0)
 }
 
-/// Returns the geometric mean, or `None` without values.
+/// Returns the geometric mean of values, a ratio if each is a ratio, or `None` without values.
 pub fn geometric(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0);
     for value in values {

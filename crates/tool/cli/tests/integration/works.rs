@@ -33,7 +33,8 @@ fn path(extension: &str) -> String {
 }
 
 fn read(extension: &str) -> String {
-    fs::read_to_string(path(extension)).expect("docs/works has a .toml, a .json and a .md")
+    fs::read_to_string(path(extension))
+        .unwrap_or_else(|error| panic!("{}: {error}", path(extension)))
 }
 
 #[derive(Deserialize)]

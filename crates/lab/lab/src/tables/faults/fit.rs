@@ -104,7 +104,7 @@ fn lines(machine: &Machine, rows: &[&Published]) -> Result<Vec<Line>, FaultsErro
 const NOTICEABLE: f64 = 0.9995;
 
 /// Changes the constants, up and down by ever smaller factors, to the least mean square of the logarithms of simulated
-/// over published rates. Starts at the machine's values; returns the final mean square.
+/// over published rates. Starts at the machine's values; returns the final mean square, of the logarithm of a ratio.
 ///
 /// # Errors
 /// As [`leave_out`].
