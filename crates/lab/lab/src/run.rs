@@ -193,10 +193,6 @@ pub fn run_stream<S: Source>(
     reports(runs, experiment)
 }
 
-/// The design under which memory is fragmented for all designs: the scripts of ATC'20 fragment Linux' memory with THP
-/// `always`. See docs/decisions/lab-model.md#20.
-const FRAGMENTED_UNDER: &str = "linux-4.3";
-
 /// Creates one machine per design, with fragmented memory. Also returns the first free region and process number.
 pub(crate) fn prepare(
     experiment: &Experiment,
@@ -212,7 +208,7 @@ pub(crate) fn prepare(
         let Experiment { memory, layout, swap, .. } = experiment;
         let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
         let how = &experiment.fragmentation;
-        let under = self::policy(&preset(FRAGMENTED_UNDER), &experiment.machine);
+        let under = self::policy(&design::designs::fragmenting(), &experiment.machine);
         let fragmented = machine.fragment(how, under, superpages, experiment.seed);
         let first = fragmented.map_err(|what| LabError::IllFormed {
             workload: experiment.fragmentation_name.clone(),

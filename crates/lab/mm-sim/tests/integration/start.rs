@@ -1,5 +1,6 @@
 //! Every design starts with the same free memory: what the fragmentation says, whatever the design does at a fault.
 
+use design::Design;
 use machine::Machine;
 use policy::Policy;
 use superpage_mm_sim::{Layout, kernel_memory, simulation};
@@ -23,19 +24,20 @@ impl Start {
         Self { machine, memory: ByteSize::mib(mib), layout: Layout::default(), needed: mib / 4 }
     }
 
-    fn policy(&self, design: &str) -> Policy {
-        let design = design::designs::find(design).expect("a preset");
+    fn policy(&self, design: &Design) -> Policy {
         superpage_mm_sim::policy_on(&self.machine, |scale| design.policy(scale))
     }
 
     /// Returns the free superpages and pages at the program's start under a design.
     fn under(&self, design: &str, how: &str) -> (u64, u64) {
         let Self { machine, memory, layout, needed } = self;
-        let policy = self.policy(design);
+        let policy = self.policy(&design::designs::find(design).expect("a preset"));
         let made = simulation(machine, policy, *memory, layout, ByteSize::gib(1));
         let mut machine = made.expect("memory can be divided so");
         let how = how.parse().expect("a fragmentation");
-        machine.fragment(&how, self.policy("linux-4.3"), *needed, 1).expect("well-formed");
+        machine
+            .fragment(&how, self.policy(&design::designs::fragmenting()), *needed, 1)
+            .expect("well-formed");
         let (stop, outcome) = machine.finish();
         assert_eq!(stop, None);
         let start = &outcome.observations.timeline[0];

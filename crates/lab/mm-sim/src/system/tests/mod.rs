@@ -47,11 +47,6 @@ fn machine(name: &str) -> Machine {
     machine::preset(name).expect("a preset")
 }
 
-/// Returns the design under which memory is fragmented.
-fn fragmenting() -> design::Design {
-    design::designs::find("linux-4.3").expect("a preset")
-}
-
 impl Run {
     fn new(design: &design::Design, conditions: &Conditions) -> Self {
         let machine = machine(conditions.machine);
@@ -64,7 +59,8 @@ impl Run {
         let mut engine = Engine::new(Naive::new(&machine), system, machine.clone());
         let fragmentation: Fragmentation =
             conditions.fragmentation.parse().expect("a fragmentation");
-        let under = crate::policy_on(&machine, |scale| fragmenting().policy(scale));
+        let under =
+            crate::policy_on(&machine, |scale| design::designs::fragmenting().policy(scale));
         let first = engine.fragment(&fragmentation, under, 8, 1);
         let first = first.unwrap_or_else(|what| panic!("the fragmenter: {what}"));
         assert_eq!(engine.system.verify(), Ok(()), "{} after {conditions:?}", design.name);
