@@ -210,7 +210,8 @@ pub(crate) fn prepare(
         let Experiment { memory, layout, swap, .. } = experiment;
         let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
         let how = &experiment.fragmentation;
-        let fragmented = machine.fragment(how, superpages, experiment.seed);
+        let under = self::policy(&design::designs::fragmenting(), &experiment.machine);
+        let fragmented = machine.fragment(how, under, superpages, experiment.seed);
         let first = fragmented.map_err(|what| LabError::IllFormed {
             workload: experiment.fragmentation_name.clone(),
             what,

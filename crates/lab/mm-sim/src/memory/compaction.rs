@@ -181,6 +181,11 @@ impl Compaction {
         Self { settings, zones, asked: 0 }
     }
 
+    /// Changes the settings; the state between runs stays.
+    pub(crate) fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// Returns whether the next run finds a lock contended: `permille` of every 1000 runs do, evenly spread. See
     /// docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {

@@ -374,6 +374,11 @@ impl Spaces {
         }
     }
 
+    /// Sets the maximum number of swapped-out pages. Returns the old one.
+    pub(crate) fn set_swap(&mut self, swap: u64) -> u64 {
+        std::mem::replace(&mut self.swap, swap)
+    }
+
     pub(crate) fn can_swap(&self) -> bool {
         self.swapped < self.swap
     }
