@@ -72,6 +72,7 @@ impl Policy {
                 Release::Inactive { budget_pages, .. } => budget_pages,
                 _ => 0,
             },
+            // Reservations, not their pages. See docs/decisions/policy.md#11.
             Daemon::Fill => rules.preparation.background.map_or(0, |fill| fill.budget_reservations),
             Daemon::Prezero => rules.preparation.prezero.map_or(0, |prezero| prezero.blocks),
             Daemon::Compact => {

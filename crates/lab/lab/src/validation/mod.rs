@@ -349,7 +349,7 @@ impl Compared {
         (whole > 0.0 && whole > saved).then(|| whole / (whole - saved))
     }
 
-    /// Returns the relative error of [`Compared::anchored`].
+    /// Returns the relative error of [`Compared::anchored`], as a ratio.
     pub fn anchored_error(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
         let live = row.live.speedup(&self.designs.first()?.live)?;
         Some(self.anchored(row, of)? / live - 1.0)

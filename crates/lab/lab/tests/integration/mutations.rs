@@ -1,6 +1,7 @@
 //! Each number of a design moves a figure: halved and doubled, in the direction that its paper or its code says.
 //!
-//! [`ROWS`] is the table. A number that is in no row is in [`UNMOVED`], with the reason.
+//! [`ROWS`] is the table. A number that is in no row is in [`UNMOVED`], with the reason. See
+//! docs/decisions/policy.md#12.
 
 use std::collections::BTreeSet;
 

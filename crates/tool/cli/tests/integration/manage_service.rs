@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{comes_true, has_thp, refused, run, send, stdout, wait_until};
+use crate::common::{comes_true, has_thp, refused, run, send, stderr, stdout, wait_until};
 
 /// Touched memory of the service in bytes.
 const TOUCHED: usize = 64 << 20;
@@ -134,25 +134,23 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
         false => String::new(),
     };
     // What ProtectSystem=strict and ProtectKernelTunables=yes do, except for the directory of this test.
-    let script = format!(
+    let mounts = format!(
         "mount -t tmpfs -o mode=755 tmpfs /run && mount --bind {0} {0} && mount -o remount,bind,ro / && \
          mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && \
-         mount --bind /sys /sys && mount -o remount,bind,ro /sys && exec setpriv --no-new-privs --inh-caps -all \
-         --bounding-set -all{bounding} {through} \"$0\" manage --config {1}",
-        dir.path().display(),
+         mount --bind /sys /sys && mount -o remount,bind,ro /sys",
+        dir.path().display()
+    );
+    let unshared = ["--mount", "--net", "--ipc", "--uts", "sh", "-c"];
+    // In a chroot, for example, `/` is no mount.
+    let tried = Command::new("unshare").args(unshared).arg(&mounts).output().unwrap();
+    testkit::require!(tried.status.success(), "no mounts as the unit's: {}", stderr(&tried).trim());
+    let script = format!(
+        "{mounts} && exec setpriv --no-new-privs --inh-caps -all --bounding-set -all{bounding} {through} \"$0\" \
+         manage --config {}",
         file.display()
     );
     let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--net",
-        "--ipc",
-        "--uts",
-        "sh",
-        "-c",
-        &script,
-        env!("CARGO_BIN_EXE_superpage"),
-    ]);
+    command.args(unshared).arg(&script).arg(env!("CARGO_BIN_EXE_superpage"));
     command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "2000000");
     let mut manager = Ended(command.stderr(Stdio::piped()).spawn().unwrap());
     let pid = manager.0.id();
