@@ -64,15 +64,20 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
 /// remedy.
 pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
-    sys::pidfd::may_collapse().map_err(|error| match error.errno() {
-        libc::EPERM => format!(
-            "superpages cannot be made in another process: {error}; this needs CAP_SYS_NICE: run superpage \
-             as root, or let all its users do this: `setcap cap_sys_nice,cap_perfmon+ep` on its file"
-        ),
-        libc::ENOSYS | libc::EINVAL => {
-            format!("superpages cannot be made in another process: {error}; this needs Linux 6.1")
+    sys::pidfd::may_collapse().map_err(|error| {
+        // Without the pid: it is that of a child which only served the trial.
+        let what = format!(
+            "superpages of another process can be neither made nor split: {}: {}",
+            error.call, error.source
+        );
+        match error.errno() {
+            libc::EPERM => format!(
+                "{what}; this needs CAP_SYS_NICE: run superpage as root, or let all its users do this: \
+                 `setcap cap_sys_nice,cap_perfmon+ep` on its file"
+            ),
+            libc::ENOSYS | libc::EINVAL => format!("{what}; this needs Linux 6.1"),
+            _ => what,
         }
-        _ => format!("superpages cannot be made in another process: {error}"),
     })
 }
 

@@ -203,6 +203,11 @@ pub fn recorded(root: &Root, dir: &Path) -> Result<Vec<Process>, String> {
     Ok(running)
 }
 
+/// Removes the records of programs that ended. What cannot be read or removed stays.
+pub fn forget_ended(root: &Root, dir: &Path) {
+    let _ = recorded(root, dir);
+}
+
 /// The right to compare the memory of a process by switching it, until it is dropped or this process ends.
 #[derive(Debug)]
 pub struct Claim {
