@@ -173,9 +173,9 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
                      where this is permitted"
                 }
                 Fresh::BasePages => {
-                    "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
-                     that takes no more than 2 % of the program's time beyond the faults that it saves; full ones once the \
-                     program rests"
+                    "superpage copies its pages into one (MADV_COLLAPSE) after they qualified; while the program runs, \
+                     copies may hold it up for 2 % of its CPU time beyond the faults that they save; full ones wait until \
+                     the program rests"
                 }
             }),
         );
@@ -208,8 +208,8 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "mapping.scan",
             "a thread of the kernel copies base pages into superpages",
             Some(
-                "superpage asks the kernel to (MADV_COLLAPSE), as long as that takes no more than 2 % of the program's time; \
-                 all regions with pages count as accessed",
+                "superpage asks the kernel to (MADV_COLLAPSE); while the program runs, that may hold it up for 2 % of its \
+                 CPU time; all regions with pages count as accessed",
             ),
         );
     }

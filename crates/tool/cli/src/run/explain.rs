@@ -41,6 +41,10 @@ const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
 const NO_ACTOR: &str = "nobody";
+/// Why superpage backed off.
+pub(super) const BACKED_OFF: &str = "superpage backed off, because making them would hold the program up for over 2 % of its CPU time";
+/// Why superpages were not filled with zeros.
+pub(super) const HELD: &str = "too much that was filled with zeros is not used";
 const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
@@ -142,6 +146,12 @@ impl Run<'_> {
             }
             if gone > 0 {
                 row.failures.push(("unmapped before it was made", gone));
+            }
+            if account.waiting > 0 {
+                row.say(&format!("{} not made: {BACKED_OFF}", account.waiting));
+            }
+            if account.held > 0 {
+                row.say(&format!("{} not filled: {HELD}", account.held));
             }
             row.when = later(account.latency);
             self.say_note(row);
