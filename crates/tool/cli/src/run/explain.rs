@@ -97,7 +97,9 @@ impl Run<'_> {
 
     /// Names the design's rule `key`, or the --pages option.
     fn rule(&self, key: &str) -> String {
-        if self.is_design { key.to_string() } else { format!("--pages {}", self.plan.pages) }
+        // As the run is called: "auto" is carried out by other pages.
+        let asked = self.plan.name.parse().unwrap_or(self.plan.pages);
+        if self.is_design { key.to_string() } else { format!("--pages {asked}") }
     }
 
     fn size(&self) -> Option<u64> {
