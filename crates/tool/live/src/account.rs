@@ -27,6 +27,9 @@ impl Cause {
     }
 }
 
+/// By rule, in the order of [`Cause::ALL`]: the number of extents that were wanted and not made, and of those held.
+pub(crate) type Left = [(u64, u64); 3];
+
 /// Counts of one rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {

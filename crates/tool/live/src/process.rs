@@ -14,8 +14,8 @@ use sys::pidfd::PidFd;
 use sys::procmap::Procmap;
 use units::Pid;
 
+use crate::account::Left;
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
-use crate::report::Left;
 
 /// Maximum ticks between looks while no fault is seen, because some pages appear without a fault.
 const MAX_UNSEEN: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Account, Cause, Delays};
+use crate::account::{Account, Cause, Delays, Left};
 use crate::extent::{Extent, PAGES};
 use crate::make;
 
@@ -119,9 +119,6 @@ impl Delay {
         ascend.then_some(()).ok_or("median_seconds is more than p95_seconds".to_string())
     }
 }
-
-/// By rule, in the order of [`Cause::ALL`]: the number of extents that were wanted and not made, and of those held.
-pub(crate) type Left = [(u64, u64); 3];
 
 #[derive(Debug)]
 pub(crate) struct Tally {

@@ -12,6 +12,7 @@ use launch::{Pages, Plan, ThpRequest};
 use live::{Account, Cause, Latency, Report};
 use units::ByteSize;
 
+use super::in_force::{BACKED_OFF, HELD};
 use super::report::Ended;
 use operations::design::recipe::{Instead, RuleNote};
 use row::{OWN_RULES, Row, When};
@@ -41,10 +42,6 @@ const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
 const NO_ACTOR: &str = "nobody";
-/// Why superpage backed off.
-pub(super) const BACKED_OFF: &str = "superpage backed off, because making them would hold the program up for over 2 % of its CPU time";
-/// Why superpages were not filled with zeros.
-pub(super) const HELD: &str = "too much that was filled with zeros is not used";
 const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";

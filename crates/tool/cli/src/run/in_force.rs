@@ -4,7 +4,10 @@ use ::report::format as words;
 use live::{Report, Rule};
 use serde::Serialize;
 
-use super::explain::{BACKED_OFF, HELD};
+/// Why superpage backed off.
+pub(super) const BACKED_OFF: &str = "superpage backed off, because making them would hold the program up for over 2 % of its CPU time";
+/// Why superpages were not filled with zeros.
+pub(super) const HELD: &str = "too much that was filled with zeros is not used";
 
 /// A design that superpage applied.
 #[derive(Debug, Serialize)]
