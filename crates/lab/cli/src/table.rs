@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-use lab::tables::{self, Agreement, Entry, Pair, Role, Step, TABLE_SCHEMA, Table};
+use lab::tables::{
+    self, Agreement, Entry, Pair, Role, Spread, Step, TABLE_SCHEMA, Table, geometric,
+};
 use report::csv;
 use report::sig3::{percent, ratio};
 use serde::Serialize;
@@ -127,8 +129,9 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     ran.map_err(Failure::usage)?;
     printed?;
     let is_off = |agreement: &Agreement| {
-        let checks = agreement.checks.iter().flat_map(|checks| &checks.wrong);
-        !agreement.wrong.is_empty() || checks.count() > 0
+        let checks =
+            agreement.checks.iter().flat_map(|checks| checks.wrong.iter().chain(&checks.flat));
+        !agreement.wrong.is_empty() || !agreement.flat.is_empty() || checks.count() > 0
     };
     let is_wrong = documents.iter().any(|one| is_off(&one.agreement));
     if args.json {
@@ -221,17 +224,18 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     text += "published / simulated; f: a parameter was fitted to the published figure; c: a check, nothing is fitted to it\n";
     text += &format!("left out: {}\n\n", table.left_out);
     text += &cli::table(&header, table.rows.iter().map(row).collect(), &[0]);
-    let right = agreement.pairs - agreement.wrong.len();
+    let right = agreement.pairs - agreement.wrong.len() - agreement.flat.len();
     text += &format!(
-        "\norder: {right} of {} pairs that the paper separates by more than 5 % are in its order\n",
+        "\norder: {right} of {} pairs that the paper separates by more than 5 % are in its order, at least half as far apart\n",
         agreement.pairs
     );
-    text += &wrong(&agreement.wrong);
+    text += &wrong(&agreement.wrong, &agreement.flat);
     if let Some(checks) = &agreement.checks {
-        let right = checks.pairs - checks.wrong.len();
-        text += &format!("checks: {right} of {} such pairs are in their order\n", checks.pairs);
-        text += &wrong(&checks.wrong);
+        let right = checks.pairs - checks.wrong.len() - checks.flat.len();
+        text += &format!("checks: {right} of {} such pairs\n", checks.pairs);
+        text += &wrong(&checks.wrong, &checks.flat);
     }
+    text += &spreads(&agreement.spreads);
     for mean in &agreement.means {
         text += &format!(
             "geometric mean, {}: {} published, {} simulated, {}{} off\n",
@@ -255,8 +259,8 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     text
 }
 
-/// Formats pairs in the wrong order, one per line.
-fn wrong(pairs: &[Pair]) -> String {
+/// Formats pairs whose order the simulation does not show, one per line.
+fn wrong(reversed: &[Pair], flat: &[Pair]) -> String {
     let line = |pair: &Pair| {
         format!(
             "  {}: {} over {} is {} published, {} simulated\n",
@@ -267,5 +271,29 @@ fn wrong(pairs: &[Pair]) -> String {
             ratio(pair.simulated)
         )
     };
-    pairs.iter().map(line).collect()
+    reversed.iter().chain(flat).map(line).collect()
+}
+
+/// Formats the mean spread of the rows, and each row whose simulated spread is less than half or more than twice the
+/// published one.
+fn spreads(spreads: &[Spread]) -> String {
+    let mean = |of: fn(&Spread) -> f64| geometric(spreads.iter().map(of));
+    let (Some(published), Some(simulated)) = (mean(|row| row.published), mean(|row| row.simulated))
+    else {
+        return String::new();
+    };
+    let mut text = format!(
+        "spread of a row, highest over lowest: {} published, {} simulated, in the geometric mean\n",
+        ratio(published),
+        ratio(simulated)
+    );
+    for row in spreads.iter().filter(|row| row.is_off()) {
+        text += &format!(
+            "  {}: {} published, {} simulated\n",
+            row.row,
+            ratio(row.published),
+            ratio(row.simulated)
+        );
+    }
+    text
 }

@@ -32,7 +32,9 @@ mod touches;
 
 pub use error::FaultsError;
 pub use kernel::{Entries, Kernel, Lock, MapLock};
-pub use machine::{Costs, Fitted, Machine, Placement, Starting, names, preset, preset_text};
+pub use machine::{
+    Constant, Costs, Fitted, Machine, Placement, Starting, names, preset, preset_text,
+};
 pub use patch::{Patch, Patches};
 pub use run::{Experiment, Row, Stepping, rows};
 pub use scrub::{Engine, FreeBlocks, Scrub, ScrubSettings, ZeroedAhead, Zeroing};

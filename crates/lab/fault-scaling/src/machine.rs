@@ -58,9 +58,36 @@ pub struct Machine {
     pub engine: Option<Engine>,
     /// Costs of operations.
     pub costs: Costs,
+    /// The constants that were fitted to rows with several threads.
+    #[serde(default)]
+    pub fits: Vec<Constant>,
     /// Published rows to which contention constants were fitted, in addition to the rows with one thread.
     #[serde(default)]
     pub fitted: Vec<Fitted>,
+}
+
+/// A value that may be fitted to published rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Constant {
+    /// [`Costs::thread`].
+    Thread,
+    /// [`Costs::transfer`], and a third of it as [`Costs::transfer_near`].
+    Transfer,
+    /// [`Costs::crowding`].
+    Crowding,
+    /// [`Machine::node_bandwidth`].
+    NodeBandwidth,
+    /// [`Machine::node_memory`].
+    NodeMemory,
+    /// [`Costs::page`].
+    Page,
+    /// [`Costs::zero`], also as [`Costs::zero_bulk`].
+    Zero,
+    /// [`Costs::zero_remote`].
+    ZeroRemote,
+    /// [`Costs::remote`].
+    Remote,
 }
 
 /// Published rows used for fitting.
@@ -184,6 +211,38 @@ impl Machine {
             ),
         ];
         checks.into_iter().filter(|(is_strange, _)| *is_strange).map(|(_, why)| why)
+    }
+
+    /// Returns a constant: picoseconds, bytes, or bytes per second.
+    pub fn constant(&self, constant: Constant) -> u64 {
+        let costs = &self.costs;
+        match constant {
+            Constant::Thread => costs.thread,
+            Constant::Transfer => costs.transfer,
+            Constant::Crowding => costs.crowding,
+            Constant::NodeBandwidth => self.node_bandwidth.0,
+            Constant::NodeMemory => self.node_memory.0,
+            Constant::Page => costs.page,
+            Constant::Zero => costs.zero,
+            Constant::ZeroRemote => costs.zero_remote,
+            Constant::Remote => costs.remote,
+        }
+    }
+
+    /// Sets a constant, in the unit of [`Self::constant`].
+    pub fn set_constant(&mut self, constant: Constant, value: u64) {
+        let costs = &mut self.costs;
+        match constant {
+            Constant::Thread => costs.thread = value,
+            Constant::Transfer => (costs.transfer, costs.transfer_near) = (value, value / 3),
+            Constant::Crowding => costs.crowding = value,
+            Constant::NodeBandwidth => self.node_bandwidth = ByteSize(value),
+            Constant::NodeMemory => self.node_memory = ByteSize(value),
+            Constant::Page => costs.page = value,
+            Constant::Zero => (costs.zero, costs.zero_bulk) = (value, value),
+            Constant::ZeroRemote => costs.zero_remote = value,
+            Constant::Remote => costs.remote = value,
+        }
     }
 
     /// Returns the maximum number of threads.

@@ -1,6 +1,6 @@
 //! `Prices`: the time of each stage of a fault, for one machine, kernel and number of threads. The engine and its
 //! reference model share them, so a difference between the two is a difference in events.
-//! See docs/decisions/faults.md#6.
+//! See docs/decisions/faults.md#6 and #16.
 
 use policy::rules::ResidentCount;
 

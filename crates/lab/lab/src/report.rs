@@ -5,7 +5,7 @@ use mm_sim::{Cause, Counters, CycleCounts, Moment, PartUse, Phase};
 use serde::{Deserialize, Serialize};
 
 /// Version of the simulation, increased whenever a report changes: sweeps do not reuse results of other versions.
-pub const ENGINE: &str = "8";
+pub const ENGINE: &str = "9";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";

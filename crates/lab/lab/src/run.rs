@@ -169,8 +169,10 @@ pub(crate) fn stream(
     setup.cpu_mhz = machine.mhz;
     setup.memory_cycles = machine.memory_cycles;
     setup.stream_bandwidth = machine.stream_bandwidth;
+    setup.window = machine.window;
+    let bytes = setup.describe()?.footprint_pages * coarse::STREAM_PAGE;
     setup.independent =
-        machine.independent.map(|it| Independent { cycles: it.cycles, walk: it.walk });
+        machine.independent_at(bytes).map(|it| Independent { cycles: it.cycles, walk: it.walk });
     let base_page = machine.base_page.bytes();
     let together = (machine.kernel_page.bytes() / base_page) as u32;
     Ok(Coarse::new(setup.build()?.1, base_page, together))
@@ -208,7 +210,8 @@ pub(crate) fn prepare(
         let Experiment { memory, layout, swap, .. } = experiment;
         let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
         let how = &experiment.fragmentation;
-        let fragmented = machine.fragment(how, superpages, experiment.seed);
+        let under = self::policy(&design::designs::fragmenting(), &experiment.machine);
+        let fragmented = machine.fragment(how, under, superpages, experiment.seed);
         let first = fragmented.map_err(|what| LabError::IllFormed {
             workload: experiment.fragmentation_name.clone(),
             what,

@@ -8,21 +8,22 @@ use tlb_sim::{Translate, Visitor};
 use trace::Block;
 use units::ByteSize;
 
-use crate::fragment::{Fragmentation, PhysicalMemoryView, Place};
+use crate::fragment::Fragmentation;
 use crate::memory::{Layout, LayoutError};
 use crate::system::{Engine, Outcome, Stop, System, kernel_memory};
 use crate::touched::{Counts, TouchedView};
 
 /// A machine under a policy, which executes a workload's blocks.
 pub trait Simulation: Send {
-    /// Fragments memory for a workload that needs `superpages` superpages; `seed` seeds the random numbers. Returns the
-    /// first unused region and process.
+    /// Fragments memory under the policy `under`, the same for all designs, for a workload that needs `superpages`
+    /// superpages; `seed` seeds the random numbers. Returns the first unused region and process.
     ///
     /// # Errors
     /// A fragmenter's event that no program can issue.
     fn fragment(
         &mut self,
         how: &Fragmentation,
+        under: Policy,
         superpages: u64,
         seed: u64,
     ) -> Result<(u32, u32), String>;
@@ -78,27 +79,11 @@ impl<T: Translate> Simulation for Running<T> {
     fn fragment(
         &mut self,
         how: &Fragmentation,
+        under: Policy,
         superpages: u64,
         seed: u64,
     ) -> Result<(u32, u32), String> {
-        let blocks = self.engine.system.blocks();
-        let place = Place { needed: superpages, blocks, first_region: 0, first_process: 0, seed };
-        let program = how.program(place);
-        let mut first = (0, 0);
-        if let Some(mut program) = program {
-            first = (program.regions(), program.processes());
-            let mut block = Block::default();
-            while program.step(&mut self.engine.system, &mut block) {
-                match self.engine.block(&block, TouchedView::default()) {
-                    // A fragmenter fills all memory, and continues after failures.
-                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
-                    Err(Stop::IllFormed(what)) => return Err(what),
-                }
-            }
-        }
-        self.engine.book();
-        self.engine.system.begin(first);
-        Ok(first)
+        self.engine.fragment(how, under, superpages, seed)
     }
 
     fn watches(&self) -> bool {

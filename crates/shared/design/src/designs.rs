@@ -87,6 +87,12 @@ pub fn preset(name: &str) -> Result<&'static Preset, DesignError> {
     })
 }
 
+/// Returns the design under which the laboratory fragments memory for all designs: the scripts of ATC'20 fragment Linux'
+/// memory with THP `always`. See docs/decisions/lab-model.md#21.
+pub fn fragmenting() -> Design {
+    find("linux-4.3").expect("a preset")
+}
+
 /// Finds a preset by name or alias and parses it.
 ///
 /// # Errors

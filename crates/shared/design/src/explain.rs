@@ -197,7 +197,7 @@ impl Explainer<'_> {
     fn thresholds(&self) -> Vec<Explained> {
         let populated = |pages| (Event::Populated, reserved(pages));
         let grew = |pages| (Event::Grew { before: pages - 1, after: pages }, fresh());
-        let fills = |action| matches!(action, Action::Populate { .. });
+        let fills = |action| action == Action::Populate;
         let filled = self.first_at(fills, populated).map(|pages| (pages, populated(pages)));
         let lists = |action| action == Action::List;
         let listed = self.first_at(lists, grew).map(|pages| (pages, grew(pages)));
@@ -478,7 +478,7 @@ impl With for Facts {
 pub fn fresh() -> Facts {
     let all: Orders = (1..=18).collect();
     Facts {
-        mapping: Mapping { backing: Backing::Anonymous, advised: None, writable: true },
+        mapping: Mapping { writable: true, ..Mapping::default() },
         place: (0, PAGES.into()),
         region: Region {
             inside: true,
@@ -486,7 +486,6 @@ pub fn fresh() -> Facts {
             ends: all,
             absent: all,
             unreserved: all,
-            nothing_shared: true,
             has_writable: true,
             accessed: true,
             ..Region::default()

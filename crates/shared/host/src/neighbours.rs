@@ -90,13 +90,15 @@ impl Before {
         Self { load, cpus: at.map_or(0, |at| at.cpus), at }
     }
 
-    /// Says that others load the machine, before a measurement; `None`: they do not, or nothing is known.
-    pub fn warning(&self) -> Option<String> {
+    /// Says that others load the machine; `None`: they do not, or nothing is known. The load average alone does not tell:
+    /// it is of the minute before, perhaps of a compilation that has ended.
+    pub fn warning(&self, root: &Root) -> Option<String> {
         let load = self.load.filter(|load| self.cpus > 0 && *load > 0.5 * self.cpus as f64)?;
-        let cpus = if self.cpus == 1 { "CPU" } else { "CPUs" };
+        let found = self.until_now(root);
+        let busy = found.others_cpus.filter(|_| found.disturbed())?;
         Some(format!(
-            "load average {load:.1} on {} {cpus}: other programs run beside the measured ones, which makes equal runs \
-             differ more",
+            "load average {load:.1}, and other programs use {busy:.1} of {} CPUs beside the measured ones: equal runs differ \
+             more",
             self.cpus
         ))
     }
@@ -181,7 +183,13 @@ mod tests {
             "other programs used 1.0 of 2 CPUs during the runs; the hypervisor gave 5 % of their time to other guests; load \
              average 3.5 before: equal runs differ more than on an idle machine"
         );
-        assert!(before.warning().unwrap().starts_with("load average 3.5 on 2 CPUs"));
+        assert_eq!(
+            before.warning(&after).unwrap(),
+            "load average 3.5, and other programs use 1.0 of 2 CPUs beside the measured ones: equal runs differ more"
+        );
+        // The same load, of programs that have ended.
+        let quiet = root(dir.path(), "200 0 100 1000 0 0 0 0 0 0", "110 10 10 10");
+        assert_eq!(before.warning(&quiet), None);
         let idle = Neighbours { others_cpus: Some(0.05), stolen: Some(0.0), ..found };
         assert_eq!(idle.line(), None);
     }
@@ -191,7 +199,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let nothing = Root::at(dir.path());
         let before = Before::read(&nothing);
-        assert_eq!(before.warning(), None);
+        assert_eq!(before.warning(&nothing), None);
         let found = before.until_now(&nothing);
         assert_eq!((found.others_cpus, found.stolen, found.load_before), (None, None, None));
         assert_eq!(found.line(), None);

@@ -71,8 +71,24 @@ pub struct Machine {
     pub stream_bandwidth: Option<u32>,
     /// Cost of independent accesses; `None`: use the values of the workload.
     pub independent: Option<Independent>,
+    /// Instructions in flight: the size of the reorder buffer. Accesses of as many instructions overlap. `None`: use the
+    /// values of the workload.
+    pub window: Option<u16>,
+    /// Measured costs of random accesses by the size of the memory, ascending; empty: all walks are computed.
+    pub far: Vec<Far>,
     /// Costs of kernel operations.
     pub costs: Costs,
+}
+
+/// Measured costs of random accesses to memory of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Far {
+    /// Size of the memory in bytes.
+    pub bytes: u64,
+    /// Cycles that base pages add to a dependent load.
+    pub walk: f64,
+    /// Cost of independent accesses; its share is of `walk`.
+    pub independent: Independent,
 }
 
 /// Cost of independent accesses to memory far larger than the caches.
@@ -116,6 +132,35 @@ impl Machine {
             size = size.smaller().expect("one array of the first level holds base pages");
         }
         size
+    }
+
+    /// Returns the measured costs for memory of `bytes`: between two measured sizes linearly in the logarithm of the size,
+    /// beyond them those of the nearest.
+    pub fn far_at(&self, bytes: u64) -> Option<Far> {
+        let after = self.far.partition_point(|far| far.bytes < bytes);
+        let (Some(low), Some(high)) = (self.far.get(after.saturating_sub(1)), self.far.get(after))
+        else {
+            return self.far.last().copied();
+        };
+        if after == 0 {
+            return Some(*high);
+        }
+        let log = |bytes: u64| (bytes as f64).log2();
+        let part = (log(bytes) - log(low.bytes)) / (log(high.bytes) - log(low.bytes));
+        let between = |low: f64, high: f64| low + part * (high - low);
+        Some(Far {
+            bytes,
+            walk: between(low.walk, high.walk),
+            independent: Independent {
+                cycles: between(low.independent.cycles, high.independent.cycles),
+                walk: between(low.independent.walk, high.independent.walk),
+            },
+        })
+    }
+
+    /// Returns the cost of independent accesses to memory of `bytes`, if known.
+    pub fn independent_at(&self, bytes: u64) -> Option<Independent> {
+        self.far_at(bytes).map(|far| far.independent).or(self.independent)
     }
 
     /// Number of page-table entries that a walk for a page of `size` reads without walk caches.

@@ -5,8 +5,8 @@ use toml_keys::{DeValue, Field, FileError, Reader, parsed, quoted, word, wrong};
 use units::{ByteSize, PageSize};
 
 use super::{
-    Array, Cache, Costs, Hashed, Independent, Index, Machine, Nested, Organisation, Replacement,
-    Tlb, WalkCaches, Zeroing,
+    Array, Cache, Costs, Far, Hashed, Independent, Index, Machine, Nested, Organisation,
+    Replacement, Tlb, WalkCaches, Zeroing,
 };
 use crate::{READS, SIZES, Size};
 
@@ -60,10 +60,9 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         caches: caches(keys),
         memory_cycles: keys.within("memory-cycles", 1..=60_000),
         stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
-        independent: keys.optional_table("independent", |keys| Independent {
-            cycles: keys.within("cycles", 1.0..=60_000.0),
-            walk: keys.within("walk", 0.0..=1.0),
-        }),
+        independent: keys.optional_table("independent", independent),
+        window: keys.optional_within("window", 16..=4096),
+        far: far(keys),
         costs: keys.required_table("costs", costs),
     }
 }
@@ -191,6 +190,27 @@ fn array(keys: &mut Reader<'_>) -> Array {
         ways => Ok(ways),
     };
     Array { entries, ways: keys.optional_by("ways", divides).unwrap_or(entries) }
+}
+
+fn independent(keys: &mut Reader<'_>) -> Independent {
+    Independent {
+        cycles: keys.within("cycles", 1.0..=60_000.0),
+        walk: keys.within("walk", 0.0..=1.0),
+    }
+}
+
+fn far(keys: &mut Reader<'_>) -> Vec<Far> {
+    let mut all: Vec<Far> = Vec::new();
+    keys.tables("far", |keys| {
+        let Bytes(bytes) = keys.required("size").unwrap_or(Bytes(u64::MAX));
+        if bytes == 0 || all.last().is_some_and(|last| last.bytes >= bytes) {
+            keys.problem_here("go from the smallest to the largest `size`");
+        }
+        let walk = keys.within("walk", 0.0..=60_000.0);
+        let independent = keys.required_table("independent", independent);
+        all.push(Far { bytes, walk, independent });
+    });
+    all
 }
 
 fn caches(keys: &mut Reader<'_>) -> Vec<Cache> {

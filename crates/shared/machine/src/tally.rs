@@ -46,6 +46,15 @@ impl Tally {
     pub fn walks_of(&self, size: Size) -> u64 {
         self.walks[size as usize].iter().sum()
     }
+    /// The walks for base pages alone.
+    pub fn of_base(&self) -> Self {
+        let mut base = Self { walks: self.walks, near: self.near, ..Self::default() };
+        for size in [Size::Large, Size::Huge] {
+            base.walks[size as usize] = [0; READS];
+            base.near[size as usize] = 0;
+        }
+        base
+    }
     /// Number of second-level hits.
     pub fn all_l2_hits(&self) -> u64 {
         self.l2_hits.iter().sum()

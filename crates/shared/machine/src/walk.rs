@@ -59,9 +59,47 @@ impl Machine {
         self.walk_cycles_of(walks, footprint, None)
     }
 
+    /// Cycles of a walk of random accesses to base pages over `bytes` of memory, as computed.
+    pub fn random_walk(&self, bytes: u64) -> f64 {
+        let pages = bytes / self.base_page.bytes();
+        let regions = pages.div_ceil(1 << Size::Large.shift()).max(1);
+        // The page-walk cache holds the upper entries of this many regions.
+        let cached = self.walk_caches.pde.map_or(0, |pde| u64::from(pde.entries)).min(regions);
+        let mut walks = Tally::default();
+        walks.walks[Size::Base as usize][1] = cached;
+        walks.walks[Size::Base as usize][2] = regions - cached;
+        self.computed(&walks, Footprint::new(pages, regions, bytes), None) / regions as f64
+    }
+
     /// Like [`Self::walk_cycles`]. `leaf` is the mean number of cycles of loading a base page's leaf entry, if known
     /// (see [`Machine::leaf_cycles`]; radix tables only).
+    ///
+    /// Where random accesses were measured ([`Machine::far`]), walks for base pages cost what was measured over as much
+    /// memory, in proportion to what is computed for both. Near walks, which need no load from far, stay as computed.
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
+        let computed = self.computed(walks, footprint, leaf);
+        let of_base = walks.of_base();
+        if self.far.is_empty() || of_base.all_walks() == 0 {
+            return computed;
+        }
+        // On a host's base pages, superpages miss as often as base pages. Their walks are in the costs of accesses on
+        // superpages, to which base pages add.
+        let pages = footprint.pte_bytes / ENTRY;
+        let all = match self.entry_size(Size::Large) {
+            Size::Base | Size::Cont => (footprint.pde_bytes / ENTRY) << Size::Large.shift(),
+            Size::Large | Size::Huge => pages,
+        };
+        let Some(far) = self.far_at(all.max(1) * self.base_page.bytes()) else { return computed };
+        let share = if all > 0 { (pages as f64 / all as f64).min(1.0) } else { 0.0 };
+        let near = walks.near[Size::Base as usize] + walks.near[Size::Cont as usize];
+        let nearest = f64::from(self.caches.first().map_or(self.memory_cycles, |l1| l1.cycles));
+        let of_near = near as f64 * self.walk(&[nearest], footprint);
+        let from_far = (self.computed(&of_base, footprint, leaf) - of_near).max(0.0);
+        let measured = far.walk / self.random_walk(all.max(1) * self.base_page.bytes());
+        computed + from_far * (share * measured - 1.0)
+    }
+
+    fn computed(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let handler = match self.organisation {
             Organisation::Radix => 0.0,
             Organisation::Linear { handler_cycles } => f64::from(handler_cycles),

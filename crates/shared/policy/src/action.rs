@@ -20,11 +20,8 @@ pub enum Action {
         /// Effort to obtain a free superpage.
         effort: Effort,
     },
-    /// Prepare the empty pages of a reservation, but do not map them.
-    Populate {
-        /// Maximum number of pages.
-        most: u32,
-    },
+    /// Prepare all empty pages of a reservation, but do not map them.
+    Populate,
     /// Never fill this reservation.
     Exclude,
     /// Keep clean pages read-only, so that the next write faults again.

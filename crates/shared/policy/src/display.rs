@@ -44,10 +44,7 @@ impl fmt::Display for ActionDisplay<'_> {
                 let (size, effort) = (self.size(order), effort_for(effort));
                 return write!(f, "copy the pages into a superpage of {size}, {effort}{waits}");
             }
-            Action::Populate { most: u32::MAX } => "prepare the rest of the reservation",
-            Action::Populate { most } => {
-                return write!(f, "prepare up to {most} pages of the reservation");
-            }
+            Action::Populate => "prepare the rest of the reservation",
             Action::Compact { mode, .. } => compaction(mode),
             Action::Reclaim { pages, lumpy, .. } => return reclaim(f, pages, lumpy),
             Action::Consider { order } => {

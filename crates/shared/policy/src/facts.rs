@@ -31,6 +31,10 @@ pub struct Mapping {
     pub advised: Option<bool>,
     /// Whether the mapping is writable.
     pub writable: bool,
+    /// Whether another process shares the private memory since a fork (FreeBSD: the object has a backing object).
+    pub forked: bool,
+    /// Whether a page of the memory was ever swapped out (FreeBSD: the object is of type OBJT_SWAP).
+    pub was_swapped: bool,
 }
 
 /// The backing of a mapping.
@@ -123,8 +127,6 @@ pub struct Region {
     /// than bits, the bits only tell whether no page, all pages (except perhaps the touched one) or some pages were
     /// written.
     pub dirty: Population,
-    /// Whether no process on the machine shares pages after a fork.
-    pub nothing_shared: bool,
     /// Whether a daemon saw that a page was accessed recently.
     pub accessed: bool,
     /// Number of base pages that a daemon saw accessed recently, as a moving average.

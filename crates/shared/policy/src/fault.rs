@@ -326,15 +326,18 @@ impl Policy {
         else {
             return Action::Nothing;
         };
-        let Mapping { backing, .. } = facts.mapping;
+        let Mapping { backing, forked, was_swapped, .. } = facts.mapping;
         let fills = reservation.order == self.scale.superpage
             && reservation.populated < 1 << reservation.order
             && reservation.populated >= at.into()
             && !reservation.is_bad
             && backing.is_anonymous()
+            // Only objects of type OBJT_DEFAULT without a backing object (Quicksilver, vm_fault.c: vm_fault_hold).
+            && !forked
+            && !was_swapped
             // An object shorter than the extent cannot fill the extent, but a heap may still grow.
             && (backing == Backing::Heap || facts.region.inside);
-        if fills { Action::Populate { most: u32::MAX } } else { Action::Nothing }
+        if fills { Action::Populate } else { Action::Nothing }
     }
 
     /// After all pages of a reservation were prepared, decides whether to map a superpage although its base pages were
@@ -363,7 +366,7 @@ impl Policy {
                 busy: false,
                 dirty: &region.dirty,
                 slot: (facts.place.0 & 511) as u16,
-                anonymous: backing.is_anonymous() && region.nothing_shared,
+                anonymous: backing.is_anonymous() && !facts.mapping.forked,
             },
             self.rules.mapping.clean_pages,
         );

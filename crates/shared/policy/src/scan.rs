@@ -75,7 +75,7 @@ impl Policy {
     /// skipped mapping costs one unit.
     fn next_by_address(&mut self, facts: &Facts) -> DaemonAction {
         if self.pass().budget < VISIT || self.is_spent(facts) {
-            return DaemonAction::Wait(Wait::Period);
+            return DaemonAction::Wait(self.rest(facts));
         }
         if facts.machine.is_piece_done {
             return DaemonAction::Wait(Wait::More);
@@ -122,7 +122,7 @@ impl Policy {
     /// failure ends the round and clears the record of the first.
     fn serve(&mut self, budget: u32, facts: &Facts) -> DaemonAction {
         if self.is_spent(facts) {
-            return DaemonAction::Wait(Wait::Period);
+            return DaemonAction::Wait(self.rest(facts));
         }
         let pass = self.pass();
         if pass.budget < VISIT {
@@ -164,7 +164,7 @@ impl Policy {
 
     fn next_best(&self, facts: &Facts) -> DaemonAction {
         match self.is_spent(facts) {
-            true => DaemonAction::Wait(Wait::Period),
+            true => DaemonAction::Wait(self.rest(facts)),
             false => DaemonAction::Scan(ScanAction::Visit(Candidates::Best)),
         }
     }
@@ -174,6 +174,17 @@ impl Policy {
         let Some(scan) = &self.rules.mapping.scan else { return true };
         let share = self.scale.ticks_of(scan.every) / 100 * u64::from(scan.cpu_percent);
         scan.cpu_percent > 0 && facts.machine.spent >= share
+    }
+
+    /// The rest after a pass that used more than its share of a CPU, as long as its share asks for: a superpage may take
+    /// longer than the share of a period (HawkEye: ohp_sleep_iteration).
+    fn rest(&self, facts: &Facts) -> Wait {
+        let Some(scan) = &self.rules.mapping.scan else { return Wait::Period };
+        let (spent, share) = (facts.machine.spent, u64::from(scan.cpu_percent));
+        match spent.saturating_mul(100).checked_div(share) {
+            Some(period) if period > self.scale.ticks_of(scan.every) => Wait::After(period - spent),
+            _ => Wait::Period,
+        }
     }
 
     /// Ends the pass because no superpage was available.

@@ -72,7 +72,7 @@ impl Policy {
                 Release::Inactive { budget_pages, .. } => budget_pages,
                 _ => 0,
             },
-            Daemon::Fill => rules.preparation.background.map_or(0, |fill| fill.budget_pages),
+            Daemon::Fill => rules.preparation.background.map_or(0, |fill| fill.budget_reservations),
             Daemon::Prezero => rules.preparation.prezero.map_or(0, |prezero| prezero.blocks),
             Daemon::Compact => {
                 rules.memory.periodic_compaction.map_or(0, |compaction| compaction.blocks)
@@ -141,8 +141,8 @@ impl Policy {
             }
             // Breaking a reservation migrates no pages, so the budget stays.
             (Daemon::Evacuate, UpkeepAction::BreakNext, _) => {}
-            (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
-            (Daemon::Prezero, ..) => *budget -= 1,
+            (Daemon::Evacuate, ..) => *budget = budget.saturating_sub(pages),
+            (Daemon::Prezero, ..) | (Daemon::Fill, _, Result::Done { .. }) => *budget -= 1,
             (Daemon::Recover, _, Result::Done { .. }) => {
                 let bloat = self.rules.deallocation.bloat;
                 let until = bloat.map_or(0, |bloat| bloat.until_percent);
@@ -221,18 +221,15 @@ impl Policy {
         }
     }
 
-    /// Decides whether to complete a reservation. After a fork, a child's pages may hold a reservation whose region has
-    /// a superpage by now.
+    /// Decides whether to complete a reservation (Quicksilver, vm_reserv.c: vm_reserv_scan_partpopq). After a fork, a
+    /// child's pages may hold a reservation whose region has a superpage by now.
     fn fillable(&self, facts: &Facts) -> Action {
         let region = &facts.region;
         let fits = facts.mapping.backing.is_anonymous()
             && region.inside
             && region.superpage.is_none()
-            && !region.has_cow;
-        match fits {
-            true => Action::Populate { most: self.passes[Daemon::Fill as usize].budget },
-            false => Action::Exclude,
-        }
+            && !facts.mapping.forked;
+        if fits { Action::Populate } else { Action::Exclude }
     }
 }
 

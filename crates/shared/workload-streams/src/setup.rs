@@ -50,6 +50,8 @@ pub struct Setup {
     pub stream_bandwidth: Option<u32>,
     /// Cost of independent accesses on the simulated machine, if known.
     pub independent: Option<Independent>,
+    /// Instructions in flight on the simulated machine, if known.
+    pub window: Option<u16>,
 }
 
 /// Properties of a workload, for reports and for sizing the simulated memory.
@@ -150,6 +152,11 @@ impl Setup {
 
     /// Adjusts a cost to the simulated machine, whose memory latency differs from the tables' machine.
     fn scale_cost(&self, cost: Cost) -> Cost {
+        let overlapping = cost.instructions.zip(self.window).map(|(instructions, window)| Cost {
+            exposed: (instructions / f64::from(window)).min(1.0),
+            ..cost
+        });
+        let cost = overlapping.unwrap_or(cost);
         if let Some(own) = self.independent.filter(|_| cost.independent) {
             // The tables' cost of GUPS updates corresponds to the measured cost of independent accesses. See
             // docs/decisions/tlb.md#9.
@@ -279,6 +286,7 @@ impl FromStr for Setup {
             memory_cycles: super::tables::LOAD,
             stream_bandwidth: None,
             independent: None,
+            window: None,
         };
         let mut given: Vec<&str> = Vec::new();
         for option in options {
@@ -311,14 +319,21 @@ mod tests {
         let before = setup.scale_cost(tables.gups.run);
         assert_eq!(before, tables.gups.run);
         setup.independent = Some(Independent { cycles: 44.0, walk: 0.2 });
-        let scaled = |cost| setup.scale_cost(cost);
-        let updates = scaled(tables.gups.run);
+        let updates = setup.scale_cost(tables.gups.run);
         assert_eq!((updates.cycles, updates.exposed), (44.0, 0.2));
         // Other independent accesses scale: a look-up waited for 0.5 of a walk where an update waited for 0.6, and it
         // made no load from memory.
-        let lookups = scaled(tables.hashmap.run);
+        let lookups = setup.scale_cost(tables.hashmap.run);
         assert_eq!(lookups.cycles, tables.hashmap.run.cycles);
         assert!((lookups.exposed - 0.5 * 0.2 / 0.6).abs() < 1e-12, "{}", lookups.exposed);
+        setup.window = Some(400);
+        assert_eq!(
+            setup.scale_cost(tables.btree.run).exposed,
+            tables.btree.run.instructions.unwrap() / 400.0
+        );
+        setup.window = Some(16);
+        assert_eq!(setup.scale_cost(tables.btree.run).exposed, 1.0);
+        let scaled = |cost| setup.scale_cost(cost);
         // Dependent accesses are unchanged.
         assert_eq!(scaled(tables.chase.run), tables.chase.run);
         assert_eq!(scaled(tables.stream.run), tables.stream.run);

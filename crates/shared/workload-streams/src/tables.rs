@@ -26,6 +26,10 @@ pub struct Cost {
     /// independent accesses, that cost is used.
     #[serde(default)]
     pub independent: bool,
+    /// Instructions of an operation that does not wait for the one before, if counted. On a machine whose window of
+    /// instructions in flight is known, operations overlap as far as the window holds them.
+    #[serde(default)]
+    pub instructions: Option<f64>,
 }
 
 /// Cost of independent accesses on a machine.

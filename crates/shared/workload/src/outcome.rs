@@ -32,6 +32,9 @@ pub struct Outcome {
     pub seconds: f64,
     /// CPU seconds of all threads in the timed region, user and kernel mode; `null` if unknown.
     pub cpu_seconds: Option<f64>,
+    /// CPU seconds of the process before the timed region: its start and the set-up.
+    #[serde(default)]
+    pub cpu_seconds_before: Option<f64>,
     /// Seconds of the verification.
     pub verify_seconds: f64,
     /// The figure of merit.
@@ -245,6 +248,7 @@ pub(crate) fn outcome(workload: Workload, settings: &Settings, run: Run) -> Outc
             better,
         },
         cpu_seconds: run.region.cpu_seconds(),
+        cpu_seconds_before: run.region.cpu_seconds_before(),
         minor_faults: run.region.minor_faults(),
         details: run.details,
         verified: true,

@@ -17,6 +17,8 @@ use crate::usage::Usage;
 pub(crate) struct Region {
     pub seconds: f64,
     pub usage: Option<Usage>,
+    /// Usage of the process before the region.
+    pub before: Option<Usage>,
 }
 
 impl Region {
@@ -25,7 +27,11 @@ impl Region {
     }
 
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        self.usage.map(|usage| (usage.user + usage.system).as_secs_f64())
+        self.usage.map(Usage::cpu_seconds)
+    }
+
+    pub(crate) fn cpu_seconds_before(&self) -> Option<f64> {
+        self.before.map(Usage::cpu_seconds)
     }
 }
 
@@ -53,7 +59,7 @@ pub(crate) fn timed<I: Send, R: Send>(
             }
         }
         gate.wait_for(others.len());
-        let (usage, start) = (Usage::now(), Instant::now());
+        let (before, start) = (Usage::now(), Instant::now());
         gate.set(State::Open);
         let mut results = vec![work(0, first)];
         for other in others {
@@ -61,8 +67,8 @@ pub(crate) fn timed<I: Send, R: Send>(
             results.push(result.expect("the gate was opened, not cancelled"));
         }
         let seconds = start.elapsed().as_secs_f64();
-        let usage = usage.and_then(|before| Some(Usage::now()?.since(before)));
-        Ok((results, Region { seconds, usage }))
+        let usage = before.and_then(|before| Some(Usage::now()?.since(before)));
+        Ok((results, Region { seconds, usage, before }))
     })
 }
 

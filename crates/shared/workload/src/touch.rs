@@ -118,7 +118,7 @@ pub(crate) fn run(settings: &Settings, look: Look) -> Result<Run, WorkloadError>
     let plan = Plan::new(settings);
     let clock = Clock::start();
     let mut all = Touched {
-        region: Region { seconds: 0.0, usage: Some(Usage::default()) },
+        region: Region { seconds: 0.0, usage: Some(Usage::default()), before: Usage::now() },
         superpage_bytes: Some(0),
         timers: plan.latency.then(Timers::default),
     };
@@ -381,7 +381,7 @@ mod tests {
             system: Duration::from_millis(1990),
         };
         let outcome = |seconds, usage| {
-            let region = Region { seconds, usage };
+            let region = Region { seconds, usage, before: None };
             let touched = Touched { region, superpage_bytes: None, timers: None };
             super::outcome(&PLAN, &touched, &Clock::start(), 0.0)
         };

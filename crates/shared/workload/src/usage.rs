@@ -33,6 +33,11 @@ impl Usage {
         })
     }
 
+    /// Seconds of CPU time, in user mode and in the kernel.
+    pub(crate) fn cpu_seconds(self) -> f64 {
+        (self.user + self.system).as_secs_f64()
+    }
+
     /// The sum of two usages.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {

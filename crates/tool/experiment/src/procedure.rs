@@ -29,7 +29,7 @@ pub struct Settings {
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
     /// Soft limit in seconds, used when `--max-time` was not given. The time is extended up to this limit until each
-    /// arm has a few runs.
+    /// arm has a few runs. Not above the time limit: the time is not extended, but the second block is always made.
     #[serde(default, deserialize_with = "units::seconds")]
     pub patience_seconds: Option<f64>,
 }
@@ -174,12 +174,13 @@ fn run_blocks(
     let measured_from = clock();
     let [limit, patience] = [settings.max_seconds, settings.patience_seconds]
         .map(|seconds| seconds.map(Duration::from_secs_f64));
-    // A limit that was given is the time until the answer, with warm-ups.
-    let left = match patience {
-        None => limit.map(|limit| limit.saturating_sub(measured_from)),
-        Some(_) => limit,
+    // A limit that is not extended is the time until the answer, with warm-ups.
+    let is_extended = patience > limit;
+    let left = match is_extended {
+        false => limit.map(|limit| limit.saturating_sub(measured_from)),
+        true => limit,
     };
-    if let Some(limit) = limit.filter(|_| patience.is_none() && settings.warm_ups > 0) {
+    if let Some(limit) = limit.filter(|_| !is_extended && settings.warm_ups > 0) {
         let needed = measured_from + MIN_BLOCKS * 2 * (measured_from / settings.warm_ups);
         if needed > limit {
             observe(Event::Short { needed, limit });

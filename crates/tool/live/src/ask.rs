@@ -66,7 +66,7 @@ fn wants_superpage(
         return is_superpage(policy.on(Event::Mapped, &facts));
     }
     match policy.on(Event::Populated, &extent.facts(policy, false)) {
-        Action::Populate { .. } => {
+        Action::Populate => {
             let facts = facts_once_filled(policy, extent, is_shared());
             is_superpage(policy.on(Event::Prepared { write: true }, &facts))
         }
@@ -79,7 +79,7 @@ pub fn least_filled(policy: &Policy) -> u16 {
     let fills = |&populated: &u16| {
         let extent = Extent { populated, is_reserved: true, ..Extent::default() };
         let action = policy.clone().on(Event::Populated, &extent.facts(policy, false));
-        matches!(action, Action::Populate { .. })
+        action == Action::Populate
     };
     (1..PAGES).find(fills).unwrap_or(PAGES)
 }

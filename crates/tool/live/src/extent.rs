@@ -50,7 +50,8 @@ impl Extent {
     /// Returns the facts for the policy. Pages that are present and private count as written. Policies read how many
     /// pages there are, not which.
     pub(crate) fn facts(&self, policy: &Policy, is_shared: bool) -> Facts {
-        let mut facts = Facts { mapping: self.mapping, ..Facts::default() };
+        let mapping = Mapping { forked: is_shared, ..self.mapping };
+        let mut facts = Facts { mapping, ..Facts::default() };
         let sizes = policy.physical().reserved;
         let region = &mut facts.region;
         region.inside = true;
@@ -66,7 +67,6 @@ impl Extent {
         // The kernel clears no accessed bits unless memory is reclaimed, so each page has its bit since it was faulted
         // in.
         region.accessed = self.populated > 0;
-        region.nothing_shared = !is_shared;
         region.dirty = first_bits(self.populated);
         region.reservation = self.is_reserved.then_some(Reservation {
             order: SCALE.superpage,
@@ -112,9 +112,10 @@ mod tests {
     fn facts_are_those_of_the_page_table() {
         let policy = super::Policy::new(&Default::default(), super::SCALE);
         let extent = super::Extent { populated: 300, swapped: 7, ..super::Extent::default() };
-        let region = extent.facts(&policy, true).region;
+        let facts = extent.facts(&policy, true);
+        let region = facts.region;
         assert_eq!((region.populated, region.swapped, region.has_table), (300, 7, true));
-        assert!(region.has_cow && !region.nothing_shared && region.reservation.is_none());
+        assert!(region.has_cow && facts.mapping.forked && region.reservation.is_none());
         let reserved = super::Extent { is_reserved: true, populated: super::PAGES, ..extent };
         let reservation = reserved.facts(&policy, false).region.reservation.unwrap();
         assert_eq!((reservation.populated, reservation.is_full), (512, true));

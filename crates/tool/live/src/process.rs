@@ -79,7 +79,7 @@ impl Span {
         let backing = if in_place { Backing::Anonymous } else { backing(mapping, mounts)? };
         let (start, end) = (mapping.start.next_multiple_of(BYTES), mapping.end / BYTES * BYTES);
         let is_served = mapping.writable && start < end;
-        let mapping = Mapping { backing, advised: None, writable: true };
+        let mapping = Mapping { backing, writable: true, ..Mapping::default() };
         is_served.then_some(Self { start, end, mapping, in_place })
     }
 }

@@ -101,7 +101,7 @@ impl Executor {
                 continue;
             }
             let facts = extent.facts(&self.policy, is_shared);
-            let Action::Populate { .. } = self.policy.on(Event::Candidate, &facts) else {
+            let Action::Populate = self.policy.on(Event::Candidate, &facts) else {
                 extent.is_bad = true;
                 return Ended::Unfit;
             };

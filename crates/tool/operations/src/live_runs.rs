@@ -1,4 +1,4 @@
-//! Runs a built-in workload under designs. `superpage lab validate` compares the runs with simulations.
+//! Runs a built-in workload or a program under designs. `superpage lab validate` compares the runs with simulations.
 //! See docs/decisions/lab.md#8.
 
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
 use host::Root;
 use launch::{Executor, Memory, Pages, Recipe};
-use workload::{Settings, Workload};
+use workload::Workload;
 
 use crate::Failure;
 use crate::jobs::{Job, JobOutcome, Plans, WarmMemory};
 use crate::pool_guard::PoolPolicy;
+use crate::predict::Subject;
 use crate::{design, fragmentation, signals};
 
 /// The runs to make. The first arm is on base pages.
 #[derive(Debug)]
 pub struct LiveRuns {
-    /// The workload.
-    pub workload: Workload,
-    /// Settings of the workload.
-    pub settings: Settings,
+    /// What is run.
+    pub subject: Subject,
+    /// Seed of the order of runs.
+    pub seed: u64,
     /// Designs: the arm's name, and the design's name on the command line.
     pub designs: Vec<(String, String)>,
     /// How superpages are made of reservations.
@@ -39,8 +40,15 @@ pub struct LiveRuns {
     pub quiet: bool,
 }
 
-/// Metrics of a run, in the order in which samples hold them: seconds of its timed phase, and of the set-up before it.
-/// `touch` has no set-up.
+/// Metrics of a workload with one thread, in the order in which samples hold them: CPU seconds of its timed phase, and of
+/// the process before it. Other load changes them less than elapsed time. Programs have no metric: their time is the CPU
+/// time of the whole run.
+const CPU_TIMES: [(&str, &str); 2] = [
+    ("timed phase", r#","cpu_seconds":([-+0-9.eE]+)"#),
+    ("set-up", r#""cpu_seconds_before":([-+0-9.eE]+)"#),
+];
+
+/// The same for several threads: elapsed seconds.
 const TIMES: [(&str, &str); 2] = [
     ("timed phase", r#""seconds":([-+0-9.eE]+),"cpu_seconds""#),
     ("set-up", r#""setup_seconds":([-+0-9.eE]+)"#),
@@ -49,7 +57,9 @@ const TIMES: [(&str, &str); 2] = [
 impl LiveRuns {
     /// Fails early if the runs are impossible here.
     pub fn check(&self) -> Result<(), Failure> {
-        crate::workloads::check(self.workload, &self.settings)?;
+        if let Subject::Workload(workload, settings) = &self.subject {
+            crate::workloads::check(*workload, settings)?;
+        }
         self.job()?;
         match self.fragmented {
             None => Ok(()),
@@ -65,18 +75,24 @@ impl LiveRuns {
         self.job()?.plans()
     }
 
-    /// Makes the runs. Free memory is fragmented before each run, and freed afterwards.
+    /// Makes the runs. Free memory is compacted first, as simulated memory is whole; then it is fragmented before each run,
+    /// if asked, and freed afterwards.
     pub fn run(&self) -> Result<JobOutcome, Failure> {
         let job = self.job()?;
-        let Some((kind, level, extent)) = self.fragmented else { return job.run() };
-        // Compact movable pages first, so that no further superpages can appear later. Root only.
-        let superpage = fragmentation::superpage()?;
-        // Compaction raises a pool: catch signals, so that the pool is restored.
+        // Compaction raises a pool: catch signals, so that the pool is restored. Root only. Movable pages that stay would
+        // let further superpages appear later.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        fragmentation::gather(superpage);
+        let superpage = fragmentation::superpage();
+        if let Ok(superpage) = superpage {
+            fragmentation::gather(superpage);
+        }
         if let Some(signal) = interrupting.received() {
             return Ok(JobOutcome::Signal(signal, None));
         }
+        let Some((kind, level, extent)) = self.fragmented else {
+            return Ok(job.run()?.interrupted_by(interrupting.received()));
+        };
+        let superpage = superpage?;
         let goal = fragmentation::goal(kind, level, extent)?;
         let mut held: Option<Held> = None;
         let ran = job.run_prepared(&mut |interrupt| {
@@ -93,9 +109,17 @@ impl LiveRuns {
     }
 
     fn job(&self) -> Result<Job, Failure> {
-        let command = crate::workloads::command(self.workload, &self.settings)?;
+        let command = self.subject.command()?;
         let mut shown = command.clone();
-        shown[0] = "superpage".into();
+        let times: &[(&str, &str)] = match &self.subject {
+            Subject::Program(_) => &[],
+            Subject::Workload(workload, settings) => {
+                shown[0] = "superpage".into();
+                let all = if settings.threads.get() == 1 { &CPU_TIMES } else { &TIMES };
+                // The timed phase of `touch` is all of it.
+                if *workload == Workload::Touch { &all[..1] } else { all }
+            }
+        };
         let mut recipes = vec![Recipe::new(Pages::Base)];
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));
@@ -112,7 +136,6 @@ impl LiveRuns {
             }
             recipes.push(recipe);
         }
-        let times = if self.workload == Workload::Touch { &TIMES[..1] } else { &TIMES };
         let metric = |(name, regex): &(&str, &str)| MetricSpec {
             name: (*name).to_string(),
             unit: Some("s".to_string()),
@@ -134,9 +157,9 @@ impl LiveRuns {
             aa: false,
             pool: PoolPolicy::Lend,
             metrics: times.iter().map(metric).collect(),
-            metric_is_primary: true,
+            metric_is_primary: !times.is_empty(),
             settings: Procedure {
-                seed: self.settings.seed,
+                seed: self.seed,
                 warm_ups: 1,
                 rule,
                 max_seconds: Some(self.max_seconds),

@@ -113,6 +113,7 @@ pub fn calibrate(
         walk_steps: steps,
         backing,
         accesses: None,
+        nearer_accesses: Vec::new(),
         warnings: Vec::new(),
         notes,
     };

@@ -44,6 +44,9 @@ pub struct Calibration {
     /// Accesses to memory far larger than the caches; missing if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<Accesses>,
+    /// The same for less memory, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nearer_accesses: Vec<Accesses>,
     /// Warnings about results that repeated readings or the CPU's self-description contradict.
     #[serde(default)]
     pub warnings: Vec<String>,

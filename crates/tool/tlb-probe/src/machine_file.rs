@@ -4,10 +4,11 @@
 
 use std::fmt::Write;
 
-use machine::{Array, Footprint, Machine, Nested, SIZES, Size, Tally, Tlb, preset_of, preset_text};
+use machine::{Array, Machine, Nested, SIZES, Size, Tlb, preset_of, preset_text};
+use units::ByteSize;
 
 use crate::backing::Verdict;
-use crate::document::{Calibration, LevelReport, SizeReport, cycles};
+use crate::document::{Accesses, Calibration, LevelReport, SizeReport, cycles};
 
 /// Name of this machine in its own file.
 pub const THIS: &str = "this";
@@ -43,6 +44,11 @@ impl Calibration {
         };
         let memory = (memory.round() as u32).clamp(1, 60_000);
         line(format!("memory-cycles = {memory}   # {source}"));
+        if let Some(window) = self.window(name) {
+            line(format!(
+                "window = {window}   # (assumed) instructions in flight: the reorder buffer"
+            ));
+        }
         for (key, level, index) in [("l1", &nearest.l1, 0), ("l2", &nearest.l2, 1)] {
             for tlb in level {
                 for words in self.array(key, tlb, index) {
@@ -73,36 +79,54 @@ impl Calibration {
             line(format!("host-page = \"{}\"   # {source}", nested.host_page.name()));
             line(format!("levels = {}   # (assumed)", nested.levels));
         }
+        for words in self.far() {
+            line(words);
+        }
         // Append the rest of the preset unchanged, with its comments on sources.
         line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
         let rest = &text[text.find("[[caches]]").unwrap_or(text.len())..];
-        let independent = self.independent(&format!("{out}{rest}"));
-        out + rest + &independent.unwrap_or_default()
+        out + rest
     }
 
-    /// Formats the cost of independent accesses on the machine described by `text`. The walk's part is given as a share
-    /// of the walk cycles that the model predicts for that machine.
-    fn independent(&self, text: &str) -> Option<String> {
-        let far = self.accesses?;
-        let machine = Machine::from_toml(text, THIS).ok()?;
-        let pages = far.bytes / self.base_page.bytes();
-        let regions = pages.div_ceil(1 << Size::Large.shift()).max(1);
-        // The page-walk cache holds the upper entries of this many regions.
-        let cached = machine.walk_caches.pde.map_or(0, |pde| u64::from(pde.entries)).min(regions);
-        let mut walks = Tally::default();
-        walks.walks[Size::Base as usize][1] = cached;
-        walks.walks[Size::Base as usize][2] = regions - cached;
-        let footprint = Footprint::new(pages, regions, far.bytes);
-        let walk = machine.walk_cycles(&walks, footprint) / regions as f64;
-        let on = far.independent;
-        let part = (self.cycles(on.base_ns - on.superpage_ns) / walk).clamp(0.0, 1.0);
-        let cycles = self.cycles(on.superpage_ns).clamp(1.0, 60_000.0);
-        let what =
-            "Accesses that do not wait for each other, as GUPS' updates, by `superpage tlb`.";
-        Some(format!(
-            "\n# {what}\n[independent]\ncycles = {cycles:.1}   # (measured) on superpages\n\
-             walk = {part:.3}   # (measured) what base pages add, as a part of the {walk:.0} cycles of a walk here\n"
-        ))
+    /// Returns the size of the reorder buffer, as the vendors publish it. `preset`: the nearest preset.
+    fn window(&self, preset: &str) -> Option<u16> {
+        const ZEN_5: u32 = 26;
+        if preset.starts_with("zen") && self.processor.family == Some(ZEN_5) {
+            return Some(448);
+        }
+        Some(match preset {
+            "haswell" | "zen1" => 192,
+            "skylake" | "cascade-lake" | "zen2" => 224,
+            "zen3" => 256,
+            "zen4" => 320,
+            "ice-lake" => 352,
+            "golden-cove" => 512,
+            _ => return None,
+        })
+    }
+
+    /// Formats the measured costs of random accesses.
+    fn far(&self) -> Vec<String> {
+        let lines = |far: &Accesses| {
+            let walk = self.cycles(far.dependent.base_ns - far.dependent.superpage_ns).max(0.0);
+            let added = self.cycles(far.independent.base_ns - far.independent.superpage_ns);
+            // Without a cost of walks there is none to wait for.
+            let part = if walk > 0.0 { (added / walk).clamp(0.0, 1.0) } else { 0.0 };
+            let cycles = self.cycles(far.independent.superpage_ns).clamp(1.0, 60_000.0);
+            [
+                format!("\n[[far]]   # (measured) random accesses over {}", ByteSize(far.bytes)),
+                format!("size = \"{}\"", ByteSize(far.bytes).to_exact()),
+                format!(
+                    "walk = {:.1}   # what base pages add to a dependent load",
+                    walk.min(60_000.0)
+                ),
+                format!(
+                    "independent = {{ cycles = {cycles:.1}, walk = {part:.3} }}   # on superpages, and the part of \
+                     `walk` that base pages add"
+                ),
+            ]
+        };
+        self.nearer_accesses.iter().chain(&self.accesses).flat_map(lines).collect()
     }
 
     /// Converts nanoseconds to core cycles.
@@ -170,7 +194,9 @@ impl Calibration {
         }
         let of =
             |report: &&SizeReport| report.page.bytes() == self.base_page.bytes() << size.shift();
-        self.sizes.iter().find(of)?.levels.get(index)
+        let levels = &self.sizes.iter().find(of)?.levels;
+        // The model has two levels. Of more, the last is the second: it decides what is walked for.
+        if index == 1 { levels.iter().skip(1).next_back() } else { levels.get(index) }
     }
 
     /// Formats one TLB array. Unmeasured properties are the preset's.

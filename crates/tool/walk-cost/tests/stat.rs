@@ -126,7 +126,7 @@ const TABLE: &[(&str, &str)] = &[
     ),
     (
         "perf-6.1-csv-two-reports.txt",
-        "perf-6.1-csv-two-reports.txt:8: expected one report a file; split the file, or keep the report to read, found \"every event twice\"",
+        "perf-6.1-csv-two-reports.txt:5: another report begins here, and one is read: `head -n 4 perf-6.1-csv-two-reports.txt | superpage measure --from -`, then `tail -n +5 perf-6.1-csv-two-reports.txt | superpage measure --from -`",
     ),
     (
         "perf-6.1-json-core-interval.txt",
@@ -198,11 +198,11 @@ const TABLE: &[(&str, &str)] = &[
     ),
     (
         "perf-6.1-text-two-intervals.txt",
-        "perf-6.1-text-two-intervals.txt:11: expected one report a file; split the file, or keep the report to read, found \"cycles\"",
+        "perf-6.1-text-two-intervals.txt:11: another report begins here, and one is read: `head -n 10 perf-6.1-text-two-intervals.txt | superpage measure --from -`, then `tail -n +11 perf-6.1-text-two-intervals.txt | superpage measure --from -`",
     ),
     (
         "perf-6.1-text-two-reports.txt",
-        "perf-6.1-text-two-reports.txt:16: expected one report a file; split the file, or keep the report to read, found \" Performance counter stats for './bench --huge':\"",
+        "perf-6.1-text-two-reports.txt:16: another report begins here, and one is read: `head -n 15 perf-6.1-text-two-reports.txt | superpage measure --from -`, then `tail -n +16 perf-6.1-text-two-reports.txt | superpage measure --from -`",
     ),
     (
         "perf-6.6-csv-hybrid.txt",
@@ -308,7 +308,7 @@ fn hostile_files_are_refused_in_one_line() {
         (format!("{row}nan,,dTLB-load-misses,5456700000,35.70,,\n"), "expected a count"),
         (
             format!("{row}{row}5,,dTLB-load-misses,5456700000,35.70,,\n# started on Monday\n"),
-            "one report",
+            "another report begins here",
         ),
     ] {
         let error = outcome(read_text(&text, Path::new("x")));

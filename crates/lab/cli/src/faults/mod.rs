@@ -97,6 +97,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap", "zeroing", "scrub_start", "scrub_stop", "scrub_load"])]
     table: bool,
 
+    /// With --table: fit the constants of contention again, to all rows and without each size and each set of patches,
+    /// and say how far the rows that a fit leaves out are off. Takes about a minute.
+    #[arg(long, requires = "table")]
+    refit: bool,
+
     /// Draw pages per second against CPUs into a file, by wall-clock and by CPU time; with --table also the published
     /// rows as points.
     #[arg(long, value_name = "FILE")]
@@ -124,7 +129,8 @@ Examples:
   superpage lab faults --machine altix-128 --patches atomic-pte,prefault,prezero
   superpage lab faults -p baseline -p numa-lock --threads 1,8,64,512 --svg faults.svg
   superpage lab faults -m altix-8 -p prezero -t 8 --zeroing bte --scrub-start 4 --scrub-stop 2
-  superpage lab faults --machine altix-8 --table";
+  superpage lab faults --machine altix-8 --table
+  superpage lab faults --machine altix-128 --table --refit";
 
 #[derive(Debug, Serialize)]
 struct Set {

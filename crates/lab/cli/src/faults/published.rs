@@ -1,9 +1,11 @@
 //! `superpage lab faults --table`: prints simulated rows of a machine next to its published rows.
 
-use fault_scaling::Machine;
+use fault_scaling::{Constant, Machine};
 use lab::plot::{self, Curve, Point};
 use lab::tables::Role;
-use lab::tables::faults::{Bound, Build, Comparison, Line, Published, compare};
+use lab::tables::faults::{
+    Bound, Build, Comparison, Fit, LeftOut, Line, Published, Refit, compare, leave_out,
+};
 use report::format::known;
 use report::sig3::{percent, seconds};
 use serde::Serialize;
@@ -14,6 +16,7 @@ use cli::exit::{Done, Failure};
 use cli::files;
 use cli::table;
 use operations::json::to_json as json;
+use operations::reporter::Progress;
 
 const SCHEMA: &str = "superpage.faults.table/1";
 
@@ -25,6 +28,8 @@ struct Document<'a> {
     schema: &'a str,
     #[serde(flatten)]
     comparison: &'a Comparison,
+    /// Fits without some of the rows; empty without `--refit`.
+    refits: &'a [Refit],
 }
 
 pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
@@ -43,14 +48,63 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
             plot::faults(&title, machine.cpus, &curves(&comparison.lines)),
         )?;
     }
+    let refits = match args.refit {
+        true => refits(machine, args)?,
+        false => Vec::new(),
+    };
     let text = match args.json {
-        true => json(&Document { schema: SCHEMA, comparison: &comparison })?,
-        false => words(&comparison),
+        true => json(&Document { schema: SCHEMA, comparison: &comparison, refits: &refits })?,
+        false => words(&comparison) + &refit_words(&refits),
     };
     files::deliver(args.output.as_deref(), args.force, &text)?;
     let is_off = comparison.scaling_error.is_some_and(|error| error > TOLERANCE);
     let is_elsewhere = comparison.peaks.iter().any(|peak| peak.simulated != peak.published);
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
+}
+
+fn refits(machine: &Machine, args: &Args) -> Result<Vec<Refit>, Failure> {
+    if machine.fits.is_empty() {
+        return Err(Failure::usage(format!(
+            "nothing of {} is fitted to rows with several threads; --refit is for altix-128 and altix-8",
+            machine.name
+        )));
+    }
+    let mut progress = Progress::of_pass(args.quiet, "fits");
+    progress.tell(0, None, || format!("constants of {}", machine.name));
+    let refits = leave_out(machine).map_err(Failure::usage);
+    progress.clear();
+    refits
+}
+
+/// Formats the fits: what is left out, how far the rest and what is left out are off, and the constants.
+fn refit_words(refits: &[Refit]) -> String {
+    if refits.is_empty() {
+        return String::new();
+    }
+    let constant = |fit: &Fit| match fit.constant {
+        Constant::NodeBandwidth => format!("{} MB/s", fit.value / 1_000_000),
+        _ => seconds(fit.value as f64 * 1e-12),
+    };
+    let row = |refit: &Refit| {
+        let left_out = match &refit.left_out {
+            None => "nothing".to_string(),
+            Some(LeftOut::Patches(patches)) => patches.clone(),
+            Some(LeftOut::Bytes(bytes)) => format!("{} Gb", gigabytes(*bytes)),
+        };
+        let errors = [refit.fit_error, refit.left_out_error].map(|error| known(error, percent));
+        let constants = refit.constants.iter().map(constant);
+        [left_out, refit.rows.to_string()].into_iter().chain(errors).chain(constants).collect()
+    };
+    let name = |fit: &Fit| match fit.constant {
+        Constant::NodeBandwidth => "bandwidth".to_string(),
+        constant => format!("{constant:?}").to_lowercase(),
+    };
+    let mut columns: Vec<String> =
+        ["left out", "rows", "fitted rows off by", "left out off by"].map(String::from).to_vec();
+    columns.extend(refits[0].constants.iter().map(name));
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    "\nConstants fitted again, to all rows with several threads (checks too) but those left out, which they then predict\n".to_string()
+        + &table(&columns, refits.iter().map(row).collect(), &[0])
 }
 
 /// Returns one curve per set of patches, amount of memory and number of repetitions; checks have separate curves. Uses
@@ -134,7 +188,7 @@ fn words(comparison: &Comparison) -> String {
     }
     if let Some(order) = comparison.check_order {
         text += &format!(
-            "order: {} of {} pairs of patches that the checks separate by more than 5 % are in their order\n",
+            "order: {} of {} pairs of patches that the checks separate by more than 5 % are in their order, at least half as far apart\n",
             order.right, order.pairs
         );
     }

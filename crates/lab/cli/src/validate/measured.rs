@@ -21,7 +21,7 @@ pub fn sides(document: &Document) -> Vec<Side> {
 pub fn pairs(document: &Document) -> Vec<Pair> {
     let arms = document.arms.len();
     let settings = document.statistics();
-    let times = values(&document.samples, seconds);
+    let times = values(&document.samples, |sample| seconds(document, sample));
     let pair = |than: usize, design: usize| {
         let compared =
             stats::compare(&times, than as u32, design as u32, Better::Lower, &settings).ok()?;
@@ -133,8 +133,11 @@ fn made(document: &Document, arm: usize) -> Option<String> {
     Some(format!("live: {made:.0} superpages {how}{late}"))
 }
 
-/// Returns the seconds from the first allocation to the end of the timed phase.
-fn seconds(sample: &Sample) -> Option<f64> {
+/// Returns the seconds from the first allocation to the end of the timed phase; of a program, the CPU time of the run.
+fn seconds(document: &Document, sample: &Sample) -> Option<f64> {
+    if document.metric.is_none() {
+        return Some(sample.user_seconds + sample.system_seconds);
+    }
     let set_up = sample.metric_at(1).unwrap_or(0.0);
     Some(sample.metric_at(0)? + set_up)
 }
@@ -145,13 +148,16 @@ fn side(document: &Document, analysis: &Analysis, arm: usize) -> Side {
     let runs = || document.samples.iter().filter(|sample| sample.arm as usize == arm);
     let seen = of(most).or_else(|| median(runs().filter_map(most)));
     Side {
-        seconds: of(seconds).unwrap_or(0.0),
+        seconds: median(measured(document, arm).filter_map(|sample| seconds(document, sample)))
+            .unwrap_or(0.0),
         timed_seconds: of(|sample| sample.metric_at(0)),
         faults: summary.minor_faults,
         kernel_seconds: summary.system_seconds,
         beside_seconds: of(|sample| Some(sample.design.as_ref()?.making_seconds)),
         superpages: seen,
-        steps: runs().find(|sample| sample.purpose == Purpose::WarmUp).map_or(Vec::new(), steps),
+        steps: runs()
+            .find(|sample| sample.purpose == Purpose::WarmUp)
+            .map_or(Vec::new(), |sample| steps(sample, seconds(document, sample))),
     }
 }
 
@@ -172,8 +178,8 @@ fn most(sample: &Sample) -> Option<f64> {
 }
 
 /// Returns the number of superpages over time, until the end of the timed phase.
-fn steps(sample: &Sample) -> Vec<Step> {
-    let Some(whole) = seconds(sample).filter(|seconds| *seconds > 0.0) else { return Vec::new() };
+fn steps(sample: &Sample, whole: Option<f64>) -> Vec<Step> {
+    let Some(whole) = whole.filter(|seconds| *seconds > 0.0) else { return Vec::new() };
     let looked = sample.memory.timeline.iter().filter_map(|moment| {
         let superpages = moment.superpage_bytes? as f64 / SUPERPAGE;
         Some(Step { at: moment.seconds / whole, superpages })

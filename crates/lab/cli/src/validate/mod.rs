@@ -2,6 +2,7 @@
 
 mod csv;
 mod measured;
+mod programs;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ use operations::jobs::JobOutcome;
 use operations::live_runs::LiveRuns;
 use report::document;
 use serde::{Deserialize, Serialize};
+use sys::scratch::Scratch;
 use units::ByteSize;
-use workload::Workload;
-use workload_streams::{Both, Setup, WorkloadError, catalog};
 
+use self::programs::Candidate;
 use crate::outputs::Outputs;
 use crate::simulate::Parts;
 use crate::what;
@@ -42,13 +43,27 @@ const BASE: &str = "base";
 #[command(after_long_help = words::COLUMNS, after_help = words::COLUMNS)]
 pub struct Args {
     /// A design: a name (see `superpage design list`) or a file; repeatable. Base pages are always run.
-    #[arg(long = "design", short, value_name = "DESIGN", required_unless_present = "from")]
+    #[arg(long = "design", short, value_name = "DESIGN", required_unless_present_any = ["from", "suite"])]
     designs: Vec<String>,
 
     /// A workload with its options (gups:size=1G) that has a live kernel: gups, chase, stream, touch, pagerank, btree,
     /// hashmap; repeatable. Missing options have the live workload's defaults.
-    #[arg(long = "workload", short, value_name = "WORKLOAD", required_unless_present = "from")]
+    #[arg(long = "workload", short, value_name = "WORKLOAD", required_unless_present_any = ["from", "suite", "programs"])]
     workloads: Vec<String>,
+
+    /// A program with its arguments, as one word; repeatable. It is recorded once (`superpage record`), and the recording
+    /// is simulated. Its time is the CPU time of its run.
+    #[arg(long = "program", value_name = "COMMAND")]
+    programs: Vec<String>,
+
+    /// The kernels and programs of the suite, on fresh memory, frag-100 and pinned-100, under linux-6-always: unless
+    /// -d or -f say otherwise. Programs that are not installed are left out, by name.
+    #[arg(long, conflicts_with_all = ["workloads", "programs"])]
+    suite: bool,
+
+    /// Directory in which recordings are kept, and found again [default: none are kept].
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
 
     /// The simulated machine: `this` for the values measured by `superpage tlb --save` and `superpage bench --save`, a
     /// name (see `superpage lab machines`), or a file.
@@ -60,9 +75,10 @@ pub struct Args {
     memory: Option<ByteSize>,
 
     /// How free memory is fragmented, live and simulated: none, frag-L (L per cent of the superpages that the workload
-    /// needs are not free, by movable pages), pinned-L (L per cent of all superpages hold a page that cannot be moved).
-    #[arg(long, short, value_name = "HOW", default_value = "none")]
-    fragmentation: String,
+    /// needs are not free, by movable pages), pinned-L (L per cent of all superpages hold a page that cannot be moved);
+    /// repeatable [default: none].
+    #[arg(long = "fragmentation", short, value_name = "HOW")]
+    fragmentations: Vec<String>,
 
     /// Seed of every random choice.
     #[arg(long, value_name = "N", default_value_t = what::SEED)]
@@ -85,8 +101,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     dry_run: bool,
 
-    /// Exit with 1: off: a speed-up is off by more than --within; order: two designs are in the other order live.
-    /// Compares designs as carried out live. Repeatable.
+    /// Exit with 1: off: a speed-up is off by more than --within, with the program's own work as live; order: two
+    /// designs are in the other order live. Compares designs as carried out live. Repeatable.
     #[arg(long, value_enum, value_name = "WHAT")]
     fail_if: Vec<FailIf>,
 
@@ -95,7 +111,7 @@ pub struct Args {
     within: f64,
 
     /// Print again a validation from a file that --json wrote; nothing is run.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "executor", "runs", "max_time", "dry_run"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "programs", "suite", "traces", "machine", "memory", "fragmentations", "seed", "executor", "runs", "max_time", "dry_run"])]
     from: Option<PathBuf>,
 
     /// Print CSV: a line for each design live, as written, and as carried out live.
@@ -129,7 +145,15 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             (validation, live, None)
         }
         None => {
-            let experiments = args.experiments()?;
+            let scratch;
+            let traces = match &args.traces {
+                Some(directory) => directory.as_path(),
+                None => {
+                    scratch = Scratch::new(None).map_err(Failure::usage)?;
+                    scratch.path()
+                }
+            };
+            let experiments = args.experiments(traces)?;
             if args.dry_run {
                 experiments.iter().try_for_each(One::describe)?;
                 return Ok(Done::Fine);
@@ -166,39 +190,45 @@ struct Made {
 }
 
 struct One {
-    both: Both,
+    name: String,
     live: LiveRuns,
     parts: Parts,
     /// The designs, each with its live form if that differs.
     designs: Vec<(NamedInput, Option<Design>)>,
 }
 
+/// Fragmentations of the suite.
+const STATES: [&str; 3] = ["none", "frag-100", "pinned-100"];
+/// The design of the suite: the kernel's THP.
+const SUITE_DESIGN: &str = "linux-6-always";
+
 impl Args {
-    fn experiments(&self) -> Result<Vec<One>, Failure> {
-        let both = self.workloads.iter().map(|word| both(word, self.seed));
-        let both: Vec<Both> = both.collect::<Result<_, _>>()?;
-        let same = |(at, one): (usize, &Both)| both[..at].contains(one);
-        if let Some((_, twice)) = both.iter().enumerate().find(|(at, one)| same((*at, one))) {
-            let name = &twice.specification;
-            return Err(Failure::usage(format!(
-                "workload `{name}` is given twice; leave one away"
-            )));
-        }
-        let designs = what::several(&self.designs, "design", what::design)?;
-        if designs.iter().any(|design| design.name == BASE) {
+    fn experiments(&self, traces: &Path) -> Result<Vec<One>, Failure> {
+        let designs: Vec<String> = match self.designs.is_empty() {
+            true => vec![SUITE_DESIGN.to_string()],
+            false => self.designs.clone(),
+        };
+        let inputs = what::several(&designs, "design", what::design)?;
+        if inputs.iter().any(|design| design.name == BASE) {
             return Err(Failure::usage("base pages are always run; leave `base` away"));
         }
         let machine = what::machine(&self.machine)?;
-        let fragmentation = what::fragmentation(&self.fragmentation)?;
-        let kind: Fragmentation = what::fragmentation_of(&fragmentation)?;
         let memory = match self.memory {
             Some(memory) => memory,
             None => own_memory()?,
         };
-        let one = |both: Both| {
+        let carried = |(input, word): (&NamedInput, &String)| {
+            Ok((input.clone(), as_live(&load_design(word)?.design, self.executor)?))
+        };
+        let carried: Vec<_> =
+            inputs.iter().zip(&designs).map(carried).collect::<Result<_, Failure>>()?;
+        let named = |(input, word): (&NamedInput, &String)| (input.name.clone(), word.clone());
+        let named: Vec<_> = inputs.iter().zip(&designs).map(named).collect();
+        let one = |candidate: Candidate, fragmentation: &NamedInput| {
+            let kind = what::fragmentation_of(fragmentation)?;
             let parts = Parts {
                 machine: machine.clone(),
-                workload: what::workload(&both.specification)?,
+                workload: candidate.lab,
                 fragmentation: fragmentation.clone(),
                 memory,
                 layout: Layout::default(),
@@ -208,30 +238,92 @@ impl Args {
                 profile: None,
             };
             parts.check()?;
-            let named = |(input, word): (&NamedInput, &String)| (input.name.clone(), word.clone());
             let live = LiveRuns {
-                workload: both.workload,
-                settings: both.settings.clone(),
-                designs: designs.iter().zip(&self.designs).map(named).collect(),
+                subject: candidate.live,
+                seed: self.seed,
+                designs: named.clone(),
                 executor: self.executor,
-                fragmented: fragmented(&kind, &self.fragmentation, &both)?,
+                fragmented: fragmented(&kind, &fragmentation.name, candidate.superpages)?,
                 runs: self.runs,
                 max_seconds: self.max_time,
                 quiet: self.outputs.quiet,
             };
             live.check()?;
-            let carried = |(input, word): (&NamedInput, &String)| {
-                Ok((input.clone(), as_live(&load_design(word)?.design, self.executor)?))
-            };
-            let designs = designs.iter().zip(&self.designs).map(carried);
-            Ok(One { both, live, parts, designs: designs.collect::<Result<_, Failure>>()? })
+            Ok::<_, Failure>(One { name: candidate.name, live, parts, designs: carried.clone() })
         };
-        both.into_iter().map(one).collect()
+        let candidates = self.candidates(traces)?;
+        let mut all = Vec::new();
+        for state in self.states() {
+            let fragmentation = what::fragmentation(&state)?;
+            for candidate in &candidates {
+                all.push(one(candidate.clone(), &fragmentation)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn states(&self) -> Vec<String> {
+        match (self.fragmentations.is_empty(), self.suite) {
+            (false, _) => self.fragmentations.clone(),
+            (true, true) => STATES.map(str::to_string).to_vec(),
+            (true, false) => vec![STATES[0].to_string()],
+        }
+    }
+
+    /// Returns what runs. Programs are recorded unless `traces` has them.
+    fn candidates(&self, traces: &Path) -> Result<Vec<Candidate>, Failure> {
+        let kernels: Vec<&str> = match self.suite {
+            true => programs::KERNELS.to_vec(),
+            false => self.workloads.iter().map(String::as_str).collect(),
+        };
+        let mut all = Vec::new();
+        for word in kernels {
+            all.push(Candidate::kernel(word, self.seed)?);
+        }
+        let mut program = |name: &str, words: &[String]| {
+            if self.dry_run && !Candidate::recording(traces, name).exists() {
+                return exit::print(&format!(
+                    "would record   {}\n",
+                    report::format::command(words)
+                ));
+            }
+            all.push(Candidate::program(name, words, traces, self.outputs.quiet)?);
+            Ok(())
+        };
+        for one in programs::PROGRAMS.iter().filter(|_| self.suite) {
+            let words: Vec<String> = one.words.iter().map(ToString::to_string).collect();
+            match one.is_installed() {
+                true => program(one.name, &words)?,
+                false => {
+                    exit::say(&format!("left out: {}: {} is not installed", one.name, one.needs))
+                }
+            }
+        }
+        for command in &self.programs {
+            let words = shlex::split(command).filter(|words| !words.is_empty()).ok_or_else(|| {
+                Failure::usage(format!("--program {command}: give a program and its arguments, quoted as for a shell"))
+            })?;
+            let name = Path::new(&words[0]).file_name().map(|name| name.display().to_string());
+            program(&name.unwrap_or_default(), &words)?;
+        }
+        let same =
+            |(at, one): (usize, &Candidate)| all[..at].iter().any(|two| two.name == one.name);
+        match all.iter().enumerate().find(|(at, one)| same((*at, one))) {
+            Some((_, twice)) => Err(Failure::usage(format!(
+                "workload `{}` is given twice; leave one away",
+                twice.name
+            ))),
+            None => Ok(all),
+        }
     }
 
     fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
         let (mut workloads, mut live, mut ended) = (Vec::new(), Vec::new(), None);
         for one in experiments {
+            if !self.outputs.quiet && experiments.len() > 1 {
+                let (at, of) = (workloads.len() + 1, experiments.len());
+                exit::say(&format!("{at} of {of}: {}, {}", one.name, one.parts.fragmentation.name));
+            }
             let made = match one.live.run()? {
                 JobOutcome::Document(document) => Some(document),
                 JobOutcome::Signal(signal, made) => {
@@ -253,7 +345,7 @@ impl Args {
             computer: first.map_or(String::new(), computer),
             machine: self.machine.clone(),
             memory_bytes: experiments.first().map_or(0, |one| one.parts.memory.bytes()),
-            fragmentation: self.fragmentation.clone(),
+            fragmentation: self.states().join(", "),
             seed: self.seed,
             confidence: first.map_or(0.0, |document| document.judging.confidence.level()),
             workloads,
@@ -263,10 +355,13 @@ impl Args {
 
     fn has_failed(&self, validation: &Validation) -> bool {
         let is_off = || {
-            let rows = validation.workloads.iter().flat_map(|one| {
-                one.designs.iter().skip(1).map(move |row| one.error(row, Row::simulated))
+            let mut rows = validation.workloads.iter().flat_map(|one| {
+                one.designs.iter().skip(1).map(move |row| one.anchored_error(row, Row::simulated))
             });
-            rows.flatten().any(|error| (1.0 + error).max(1.0 / (1.0 + error)) > 1.0 + self.within)
+            rows.any(|error| {
+                // An unknown error is not shown to be within.
+                error.is_none_or(|error| (1.0 + error).max(1.0 / (1.0 + error)) > 1.0 + self.within)
+            })
         };
         self.fail_if.iter().any(|asked| match asked {
             FailIf::Off => is_off(),
@@ -301,7 +396,7 @@ impl One {
             std::iter::once(&base).chain(written).chain(carried.iter().flatten()).collect();
         let reports = self.parts.run_shown(&all, quiet)?;
         if let Some(end) = reports.iter().find_map(crate::words::end_of) {
-            return Err(Failure::usage(format!("{}: simulated: {end}", self.both.specification)));
+            return Err(Failure::usage(format!("{}: simulated: {end}", self.name)));
         }
         let mut lab = reports.iter().map(Side::from_report);
         let mut next = || lab.next().expect("a report of each");
@@ -323,7 +418,8 @@ impl One {
             }
         });
         Ok(Compared {
-            workload: self.both.specification.clone(),
+            workload: self.name.clone(),
+            fragmentation: Some(self.parts.fragmentation.name.clone()),
             command: document.command.iter().map(ToString::to_string).collect(),
             designs: designs.collect(),
             pairs: measured::pairs(document),
@@ -332,38 +428,16 @@ impl One {
     }
 }
 
-/// Finds a workload that exists both live and simulated.
-fn both(word: &str, seed: u64) -> Result<Both, Failure> {
-    let name = word.split(':').next().unwrap_or(word);
-    let is_live = |name: &str| name.parse::<Workload>().is_ok();
-    let only = |what: &str| {
-        let both: Vec<&str> =
-            catalog().map(|entry| entry.name).filter(|name| is_live(name)).collect();
-        Failure::usage(format!("{name}: {what}; both live and simulated are {}", both.join(", ")))
-    };
-    let mut setup = match word.parse::<Setup>() {
-        Ok(setup) => setup,
-        Err(WorkloadError::Unknown { .. }) if is_live(name) => {
-            return Err(only("it is not simulated"));
-        }
-        Err(error) => return Err(what::unknown_workload(word, error)),
-    };
-    setup.seed = seed;
-    setup.both().ok_or_else(|| only("it is a model, and not run live"))
-}
-
 /// Translates the fragmentation to its live form.
 fn fragmented(
     kind: &Fragmentation,
     word: &str,
-    both: &Both,
+    superpages: u64,
 ) -> Result<Option<(Kind, u8, Extent)>, Failure> {
     match *kind {
         Fragmentation::None => Ok(None),
         Fragmentation::Level(level) => {
-            let setup: Setup = both.specification.parse().map_err(Failure::usage)?;
-            let (description, _) = setup.build().map_err(Failure::usage)?;
-            let needed = ByteSize(description.superpages << 21);
+            let needed = ByteSize(superpages << 21);
             Ok(Some((Kind::Movable, level, Extent::Needed(needed))))
         }
         Fragmentation::Pinned(level) => Ok(Some((Kind::Pinned, level, Extent::All))),

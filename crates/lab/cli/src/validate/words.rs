@@ -1,6 +1,6 @@
 //! Formats a validation as text.
 
-use lab::validation::{Agreement, Compared, Row, Side, Validation};
+use lab::validation::{Agreement, Cause, Compared, Row, Side, Validation};
 use report::format::known;
 use report::sig3::{self as three, percent};
 use units::ByteSize;
@@ -16,7 +16,68 @@ pages, lab over live. timed: the timed phase alone. faults, kernel: live of
 the whole process, with its start; beside: CPU time of what makes superpages
 beside the program, live only superpage's own. superpages: at most; half at:
 the share of the time at which half of them were there (live: of the warm-up
-run).";
+run). Times of one thread are CPU time. Last table: speed-ups over base pages;
+anchored: what the lab saves, taken from the live time on base pages, so that
+the program's own work is not simulated; kernel, translation: how much more of
+that time the lab saves there; cause: the larger one, or another number of
+superpages.";
+
+/// Formats a line for each workload, fragmentation and design: the error, and its likely cause.
+fn causes(of: &Validation) -> String {
+    let header = [
+        "workload",
+        "memory",
+        "design",
+        "live",
+        "interval",
+        "lab",
+        "error",
+        "anchored",
+        "error",
+        "kernel",
+        "translation",
+        "cause",
+    ];
+    let mut lines = Vec::new();
+    for one in &of.workloads {
+        for (place, row) in one.designs.iter().enumerate().skip(1) {
+            lines.push(cause(of, one, place, row));
+        }
+    }
+    table(&header, lines, &[0, 1, 2])
+}
+
+fn cause(of: &Validation, one: &Compared, place: usize, row: &Row) -> Vec<String> {
+    let ratio = |ratio: Option<f64>| known(ratio, |ratio| format!("{}x", three::ratio(ratio)));
+    let signed = |share: Option<f64>| known(share, |share| format!("{:+.1} %", 100.0 * share));
+    let base = &one.designs[0];
+    let interval = one.against_base(place).and_then(|pair| pair.interval);
+    let gap = one.gap(row, Row::simulated);
+    let cause = gap.map(|gap| match gap.cause() {
+        Cause::Superpages => {
+            let [lab, live] = gap.superpages.unwrap_or_default();
+            format!("superpages: {lab:.0} for {live:.0}")
+        }
+        Cause::Kernel => "kernel".to_string(),
+        Cause::Translation => "translation".to_string(),
+    });
+    vec![
+        one.workload.split(':').next().unwrap_or_default().to_string(),
+        one.fragmentation.as_deref().unwrap_or(&of.fragmentation).to_string(),
+        row.design.clone(),
+        ratio(row.live.speedup(&base.live)),
+        interval.map_or(String::new(), |[low, high]| {
+            format!("{}–{}", three::ratio(low), three::ratio(high))
+        }),
+        ratio(row.simulated().speedup(base.simulated())),
+        signed(one.error(row, Row::simulated)),
+        ratio(one.anchored(row, Row::simulated)),
+        signed(one.anchored_error(row, Row::simulated)),
+        signed(gap.map(|gap| gap.kernel)),
+        signed(gap.map(|gap| gap.translation)),
+        cause.unwrap_or_default(),
+    ]
+}
 
 /// Formats the whole validation.
 pub fn text(of: &Validation) -> String {
@@ -29,13 +90,17 @@ pub fn text(of: &Validation) -> String {
         of.seed
     );
     for one in &of.workloads {
-        text += &format!("\n{}, {} live runs of each\n\n{}", one.workload, one.runs, rows(one));
+        let state = one.fragmentation.as_deref().unwrap_or(&of.fragmentation);
+        let (workload, runs) = (&one.workload, one.runs);
+        text += &format!("\n{workload}, {state}, {runs} live runs of each\n\n{}", rows(one));
         for row in &one.designs {
             let as_live = row.as_live.iter().map(|as_live| format!("as live: {}", as_live.summary));
             let notes = as_live.chain(row.notes.iter().cloned());
             text += &notes.map(|note| format!("{}: {note}\n", row.design)).collect::<String>();
         }
     }
+    text += "\n";
+    text += &causes(of);
     text += "\n";
     text += &agreement("designs as written", &of.as_written());
     text += &agreement("as carried out live", &of.as_live());
@@ -50,12 +115,14 @@ fn agreement(what: &str, of: &Agreement) -> String {
     let off = |error: Option<f64>| known(error, percent);
     format!(
         "{what}: {} of {} pairs in the live order, {} in the other, {} undecided live; speed-ups are off by {} \
-         (geometric mean), times on base pages by {}\n",
+         (geometric mean), anchored by {}, {} at most; times on base pages by {}\n",
         order.agree,
         order.pairs,
         order.disagree,
         order.undecided,
         off(of.error),
+        off(of.anchored_error),
+        off(of.worst),
         off(of.base_error)
     )
 }

@@ -30,8 +30,8 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
     // One simulated peak is at another number of CPUs than the published one.
     assert_eq!(table.status.code(), Some(1), "{}", stderr(&table));
     let drawn = fs::read_to_string(&picture).unwrap();
-    // Each of 64 rows has a point in both panels, and the legend has one.
-    assert_eq!(drawn.matches("<circle").count(), 2 * 64 + 1, "{drawn}");
+    // Each of 88 rows has a point in both panels, and the legend has one.
+    assert_eq!(drawn.matches("<circle").count(), 2 * 88 + 1, "{drawn}");
 }
 
 #[test]
@@ -56,6 +56,13 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
         text.contains("it looks as if there was less to\ndo (inferred")
             && !text.contains("almost linear"),
         "{text}"
+    );
+    let refused = lab(&["faults", "-m", "altix-512", "--table", "--refit"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("--refit is for altix-128 and altix-8"),
+        "{}",
+        stderr(&refused)
     );
     let document = json(&["faults", "--machine", "i386-up", "--table", "--json"]);
     assert_eq!(document["schema"], "superpage.faults.table/1");

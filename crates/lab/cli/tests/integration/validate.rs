@@ -52,6 +52,7 @@ fn validation() -> Validation {
         confidence: 0.99,
         workloads: vec![Compared {
             workload: "gups:size=1GiB".to_string(),
+            fragmentation: None,
             command: vec!["superpage".to_string()],
             runs: 6,
             designs,
@@ -78,6 +79,11 @@ fn a_document_is_printed_drawn_and_judged_again() {
         line("as carried out live:").contains("2 of 3 pairs in the live order, 1 in the other"),
         "{text}"
     );
+    let causes = text.lines().find(|line| line.starts_with("gups ") && line.contains("fast"));
+    assert!(
+        causes.is_some_and(|line| line.contains("2.30x") && line.contains("+15.0 %")),
+        "{text}"
+    );
     assert!(fs::read_to_string(&picture).unwrap().contains(">fast</text>"));
     fine(&["validate", "--from", &file, "--plot", &page, "-o", &path(&directory, "t.txt")]);
     assert!(fs::read_to_string(&page).unwrap().contains("pairs in the live order"));
@@ -97,7 +103,7 @@ fn a_document_is_printed_drawn_and_judged_again() {
         output.status.code().unwrap()
     };
     assert_eq!(code(&["--fail-if", "order"]), 1);
-    // `slow` is off by half: 1.2 was simulated, 0.8 measured.
+    // `slow` is off by half: 1.2 was simulated, of as long a time on base pages, and 0.8 measured.
     assert_eq!(code(&["--fail-if", "off"]), 1);
     assert_eq!(code(&["--fail-if", "off", "--within", "49%"]), 1);
     assert_eq!(code(&["--fail-if", "off", "--within", "51%"]), 0);
@@ -116,6 +122,32 @@ fn a_dry_run_says_what_both_would_do() {
     let text = fine(&[&arguments[..], &["-d", "linux-6"]].concat());
     assert!(text.contains("linux-6-as-live: this kernel's transparent"), "{text}");
     assert!(text.contains("gups:size=64MiB,operations=8388608,weight=1"), "{text}");
+}
+
+#[test]
+#[ignore = "nightly: records a program under QEMU and runs it"]
+fn a_program_is_recorded_once_and_simulated() {
+    testkit::require!(has_superpage(), "superpage is not beside superpage-lab");
+    testkit::lock_machine!(shared);
+    let directory = tempfile::tempdir().unwrap();
+    let traces = path(&directory, "");
+    let flags = ["-m", "e3-1245v6", "--runs", "2", "--json", "-q", "--traces", &traces];
+    let of =
+        |program: &str| [&["validate", "-d", "linux-6", "--program", program], &flags[..]].concat();
+    let document = json(&of("seq 1 20000"));
+    let one = &document["workloads"][0];
+    assert_eq!((&one["workload"], &one["fragmentation"]), (&"seq".into(), &"none".into()));
+    for side in ["live", "lab"] {
+        let seconds = one["designs"][0][side]["seconds"].as_f64().unwrap();
+        assert!(seconds > 0.0, "{side}: {seconds}");
+    }
+    let recording = path(&directory, "seq.spt");
+    let made = fs::metadata(&recording).unwrap().modified().unwrap();
+    json(&of("seq 1 20000"));
+    assert_eq!(fs::metadata(&recording).unwrap().modified().unwrap(), made, "recorded again");
+    let output = lab(&of("seq 1 20001"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("another command: seq 1 20000"), "{}", stderr(&output));
 }
 
 #[test]

@@ -381,6 +381,29 @@ impl Board<'_> {
 
 /// Published figures whose ratio is below this count as equal.
 const MIN_DIFFERENCE: f64 = 1.05;
+/// A simulation that separates two cells less than this share of the published separation (of the logarithm of the
+/// ratio) does not show the published order, whichever cell is higher.
+const MIN_SHARE: f64 = 0.5;
+
+/// What a simulation makes of two figures that a paper separates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Separation {
+    /// In the published order, at least half as far apart.
+    Right,
+    /// In the published order, less than half as far apart.
+    Flat,
+    /// In the other order, or equal.
+    Reversed,
+}
+
+/// Compares two ratios of the same figures. `None`: the paper does not separate them.
+pub(crate) fn separation(published: f64, simulated: f64) -> Option<Separation> {
+    (published > MIN_DIFFERENCE).then(|| match simulated.ln() / published.ln() {
+        share if share >= MIN_SHARE => Separation::Right,
+        share if share > 0.0 => Separation::Flat,
+        _ => Separation::Reversed,
+    })
+}
 
 /// Agreement of a table with its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -389,8 +412,12 @@ pub struct Agreement {
     pub pairs: usize,
     /// Pairs that the simulation orders the other way or does not separate.
     pub wrong: Vec<Pair>,
+    /// Pairs in their order that the simulation separates less than half as far (of the logarithm of the ratio).
+    pub flat: Vec<Pair>,
     /// Geometric mean of each column, over the rows with both figures.
     pub means: Vec<GeometricMean>,
+    /// Spread of each row with at least two cells that have both figures.
+    pub spreads: Vec<Spread>,
     /// Mean factor of the errors, minus one, over all cells except bases and checks.
     pub typical_error: Option<f64>,
     /// As `typical_error`, over held-out cells only.
@@ -406,11 +433,13 @@ pub struct Checks {
     pub pairs: usize,
     /// As [`Agreement::wrong`].
     pub wrong: Vec<Pair>,
+    /// As [`Agreement::flat`].
+    pub flat: Vec<Pair>,
     /// As [`Agreement::typical_error`].
     pub typical_error: Option<f64>,
 }
 
-/// Two cells of a row in the wrong order.
+/// Two cells of a row whose order the simulation does not show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
     /// The row.
@@ -421,8 +450,45 @@ pub struct Pair {
     pub lower: String,
     /// Ratio of the published figures: above 1.
     pub published: f64,
-    /// Ratio of the simulated figures: 1 or below.
+    /// Ratio of the simulated figures.
     pub simulated: f64,
+}
+
+/// Highest over lowest figure of a row, over the cells with both figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spread {
+    /// The row.
+    pub row: String,
+    /// Of the published figures.
+    pub published: f64,
+    /// Of the simulated figures.
+    pub simulated: f64,
+}
+
+impl Spread {
+    fn of(row: &Row) -> Option<Self> {
+        let both = row
+            .cells
+            .iter()
+            .filter_map(|cell| positive(cell.published).zip(positive(cell.simulated)));
+        let (published, simulated): (Vec<f64>, Vec<f64>) = both.unzip();
+        let spread = |figures: &[f64]| {
+            figures.iter().copied().fold(0.0, f64::max)
+                / figures.iter().copied().fold(f64::MAX, f64::min)
+        };
+        (published.len() > 1).then(|| Self {
+            row: row.name.clone(),
+            published: spread(&published),
+            simulated: spread(&simulated),
+        })
+    }
+
+    /// Returns whether the simulated spread is less than half or more than twice the published one (of the logarithm).
+    /// A published spread below 5 % counts as none.
+    pub fn is_off(&self) -> bool {
+        let share = self.simulated.ln() / self.published.ln();
+        self.published > MIN_DIFFERENCE && !(MIN_SHARE..=1.0 / MIN_SHARE).contains(&share)
+    }
 }
 
 /// A column's geometric means.
@@ -438,58 +504,69 @@ pub struct GeometricMean {
     pub error: f64,
 }
 
+/// Separated pairs, and those whose order the simulation does not show.
+#[derive(Default)]
+struct Pairs {
+    pairs: usize,
+    wrong: Vec<Pair>,
+    flat: Vec<Pair>,
+}
+
 impl Table {
     /// Computes the agreement of the table with its rerun.
     pub fn agreement(&self) -> Agreement {
         let is_check = |cell: &Cell| cell.role == Role::Check;
         let is_checked = |a: &Cell, b: &Cell| is_check(a) || is_check(b);
-        let (pairs, wrong) = self.pairs(|a, b| !is_checked(a, b));
+        let Pairs { pairs, wrong, flat } = self.pairs(|a, b| !is_checked(a, b));
         let checks = self.rows.iter().flat_map(|row| &row.cells).any(is_check).then(|| {
-            let (pairs, wrong) = self.pairs(is_checked);
+            let Pairs { pairs, wrong, flat } = self.pairs(is_checked);
             let typical_error = self.typical_error(|role| role == Role::Check);
-            Checks { pairs, wrong, typical_error }
+            Checks { pairs, wrong, flat, typical_error }
         });
         Agreement {
             pairs,
             wrong,
+            flat,
             means: self.means(),
+            spreads: self.rows.iter().filter_map(Spread::of).collect(),
             typical_error: self.typical_error(Role::is_known),
             held_out_error: self.typical_error(|role| role == Role::HeldOut),
             checks,
         }
     }
 
-    /// Returns the number of separated pairs in rows that `counts` selects, and the pairs in the wrong order.
-    fn pairs(&self, counts: impl Fn(&Cell, &Cell) -> bool) -> (usize, Vec<Pair>) {
-        let (mut pairs, mut wrong) = (0, Vec::new());
+    /// Compares the separated pairs in rows that `counts` selects.
+    fn pairs(&self, counts: impl Fn(&Cell, &Cell) -> bool) -> Pairs {
+        let mut all = Pairs::default();
         for row in &self.rows {
             for (high, higher) in row.cells.iter().enumerate() {
                 for (low, lower) in row.cells.iter().enumerate() {
-                    if !counts(higher, lower) {
-                        continue;
-                    }
                     let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
                     let published = ratio(higher.published, lower.published);
-                    let Some(published) = published.filter(|ratio| *ratio > MIN_DIFFERENCE) else {
+                    let simulated = ratio(higher.simulated, lower.simulated);
+                    let (true, Some(published), Some(simulated)) =
+                        (counts(higher, lower), published, simulated)
+                    else {
                         continue;
                     };
-                    let Some(simulated) = ratio(higher.simulated, lower.simulated) else {
-                        continue;
+                    let Some(separation) = separation(published, simulated) else { continue };
+                    all.pairs += 1;
+                    let pair = || Pair {
+                        row: row.name.clone(),
+                        higher: self.columns[high].clone(),
+                        lower: self.columns[low].clone(),
+                        published,
+                        simulated,
                     };
-                    pairs += 1;
-                    if simulated <= 1.0 {
-                        wrong.push(Pair {
-                            row: row.name.clone(),
-                            higher: self.columns[high].clone(),
-                            lower: self.columns[low].clone(),
-                            published,
-                            simulated,
-                        });
+                    match separation {
+                        Separation::Right => {}
+                        Separation::Flat => all.flat.push(pair()),
+                        Separation::Reversed => all.wrong.push(pair()),
                     }
                 }
             }
         }
-        (pairs, wrong)
+        all
     }
 
     fn means(&self) -> Vec<GeometricMean> {
@@ -499,7 +576,7 @@ impl Table {
                 positive(cell.published).zip(positive(cell.simulated))
             });
             let (published, simulated): (Vec<f64>, Vec<f64>) = both.unzip();
-            let (published, simulated) = (geometric(&published)?, geometric(&simulated)?);
+            let (published, simulated) = (geometric(published)?, geometric(simulated)?);
             let error = simulated / published - 1.0;
             Some(GeometricMean { column: name.clone(), published, simulated, error })
         };
@@ -517,18 +594,21 @@ impl Table {
 
 /// Returns the geometric mean of the factors (simulated/published, or its inverse if below 1), minus one.
 pub(crate) fn typical(factors: impl Iterator<Item = f64>) -> Option<f64> {
-    let factors: Vec<f64> = factors.map(|factor| factor.max(1.0 / factor)).collect();
-    geometric(&factors).map(|mean| mean - 1.0)
+    geometric(factors.map(|factor| factor.max(1.0 / factor))).map(|mean| mean - 1.0)
 }
 
 fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| *value > 0.0)
 }
 
-/// Returns the geometric mean, or `None` without values.
-pub(crate) fn geometric(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|value| value.ln()).sum();
-    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+/// Returns the geometric mean of values, a ratio if each is a ratio, or `None` without values.
+pub fn geometric(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        sum += value.ln();
+        count += 1;
+    }
+    (count > 0).then(|| (sum / f64::from(count)).exp())
 }
 
 #[cfg(test)]
@@ -569,6 +649,22 @@ mod agreement_tests {
         let wrong = &agreement.wrong[0];
         assert_eq!((&*wrong.row, &*wrong.higher, &*wrong.lower), ("w1", "a", "base"));
         assert!((wrong.published - 1.2).abs() < 1e-12 && (wrong.simulated - 0.9).abs() < 1e-12);
+    }
+
+    /// A simulation that is nearly flat has every pair in its order.
+    #[test]
+    fn a_flat_simulation_shows_no_order_and_no_spread() {
+        let flat = table(&[&[(1.0, 1.0), (1.28, 1.02), (1.1, 1.01)]]).agreement();
+        assert_eq!((flat.pairs, flat.wrong.len(), flat.flat.len()), (3, 0, 3));
+        assert!(flat.spreads[0].is_off(), "{:?}", flat.spreads);
+        let (published, simulated) = (flat.spreads[0].published, flat.spreads[0].simulated);
+        assert!((published - 1.28).abs() < 1e-12 && (simulated - 1.02).abs() < 1e-12);
+        // The square root of the published ratio is half of the way.
+        let half = table(&[&[(1.0, 1.0), (1.28, 1.14), (1.1, 1.05)]]).agreement();
+        assert_eq!((half.pairs, half.wrong.len(), half.flat.len()), (3, 0, 0));
+        assert!(!half.spreads[0].is_off(), "{:?}", half.spreads);
+        let wild = table(&[&[(1.0, 1.0), (1.28, 1.7), (0.0, 3.0)]]).agreement();
+        assert!(wild.spreads[0].is_off() && wild.spreads[0].simulated < 1.71, "{:?}", wild.spreads);
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub struct Validation {
 pub struct Compared {
     /// Workload in the laboratory.
     pub workload: String,
+    /// Fragmentation, live and simulated; `None`: the one of the [`Validation`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragmentation: Option<String>,
     /// The live command.
     pub command: Vec<String>,
     /// Live runs of each design.
@@ -222,6 +225,53 @@ pub struct Agreement {
     pub error: Option<f64>,
     /// As `error`, for the times on base pages.
     pub base_error: Option<f64>,
+    /// As `error`, for the speed-ups of [`Compared::anchored`].
+    pub anchored_error: Option<f64>,
+    /// The largest of these errors, as a factor minus one.
+    pub worst: Option<f64>,
+}
+
+/// What a simulated saving differs by from the live one, as shares of the live time on base pages.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Gap {
+    /// Saved in the kernel: faults, zeroing, making superpages. Laboratory minus live.
+    pub kernel: f64,
+    /// Saved in user mode: address translation. Laboratory minus live.
+    pub translation: f64,
+    /// Maximum numbers of superpages: in the laboratory, and live.
+    pub superpages: Option<[f64; 2]>,
+}
+
+/// The part of a simulation that is the most likely cause of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The program got another number of superpages.
+    Superpages,
+    /// What faults, zeroing and making superpages cost.
+    Kernel,
+    /// What address translation costs.
+    Translation,
+}
+
+/// Numbers of superpages that differ by more than this share are another number.
+const SAME_SUPERPAGES: f64 = 0.1;
+
+impl Gap {
+    /// Returns the most likely cause.
+    pub fn cause(&self) -> Cause {
+        let differ = |[lab, live]: [f64; 2]| {
+            let most = lab.max(live);
+            most >= 8.0 && (lab - live).abs() > SAME_SUPERPAGES * most
+        };
+        if self.superpages.is_some_and(differ) {
+            Cause::Superpages
+        } else if self.kernel.abs() > self.translation.abs() {
+            Cause::Kernel
+        } else {
+            Cause::Translation
+        }
+    }
 }
 
 impl Side {
@@ -290,6 +340,36 @@ impl Compared {
         }
     }
 
+    /// Returns the simulated speed-up over base pages if the program's own work took as long as live: the laboratory
+    /// says what a design saves, and the live run on base pages from how much. `None`: it saves more than all. See docs/decisions/lab.md#10.
+    pub fn anchored(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
+        let base = self.designs.first()?;
+        let saved = of(base).seconds - of(row).seconds;
+        let whole = base.live.seconds;
+        (whole > 0.0 && whole > saved).then(|| whole / (whole - saved))
+    }
+
+    /// Returns the relative error of [`Compared::anchored`].
+    pub fn anchored_error(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
+        let live = row.live.speedup(&self.designs.first()?.live)?;
+        Some(self.anchored(row, of)? / live - 1.0)
+    }
+
+    /// Returns what the simulated saving differs by from the live one.
+    pub fn gap(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<Gap> {
+        let base = self.designs.first()?;
+        let whole = Some(base.live.seconds).filter(|whole| *whole > 0.0)?;
+        let kernel = |base: &Side, side: &Side| Some(base.kernel_seconds? - side.kernel_seconds?);
+        let (lab, live) = (of(row), &row.live);
+        let all = (of(base).seconds - lab.seconds) - (base.live.seconds - live.seconds);
+        let in_kernel = kernel(of(base), lab)? - kernel(&base.live, live)?;
+        Some(Gap {
+            kernel: in_kernel / whole,
+            translation: (all - in_kernel) / whole,
+            superpages: lab.superpages.zip(live.superpages).map(|(lab, live)| [lab, live]),
+        })
+    }
+
     /// Returns the live ratio of a design to base pages.
     pub fn against_base(&self, place: usize) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.than == 0 && pair.design == place)
@@ -335,15 +415,27 @@ impl Validation {
     fn agreement(&self, of: fn(&Row) -> &Side) -> Agreement {
         let mut order = Order::default();
         self.workloads.iter().for_each(|one| one.order(of, &mut order));
-        let errors = self
-            .workloads
-            .iter()
-            .flat_map(|one| one.designs.iter().skip(1).filter_map(move |row| one.error(row, of)));
-        let errors: Vec<f64> = errors.map(|error| 1.0 + error).collect();
+        let rows = || {
+            let of_one = |one| self::rows(one).map(move |row| (one, row));
+            self.workloads.iter().flat_map(of_one)
+        };
+        let errors = rows().filter_map(|(one, row)| Some(1.0 + one.error(row, of)?));
+        let anchored = || rows().filter_map(|(one, row)| Some(1.0 + one.anchored_error(row, of)?));
         let bases = self.workloads.iter().filter_map(|one| {
             let base = one.designs.first()?;
             of(base).speedup(&base.live)
         });
-        Agreement { order, error: typical(errors.into_iter()), base_error: typical(bases) }
+        Agreement {
+            order,
+            error: typical(errors),
+            base_error: typical(bases),
+            anchored_error: typical(anchored()),
+            worst: anchored().map(|factor| factor.max(1.0 / factor) - 1.0).reduce(f64::max),
+        }
     }
+}
+
+/// Returns the designs except base pages.
+fn rows(of: &Compared) -> impl Iterator<Item = &Row> {
+    of.designs.iter().skip(1)
 }

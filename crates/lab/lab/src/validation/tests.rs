@@ -30,6 +30,7 @@ fn pair(than: usize, design: usize, ratio: f64, interval: [f64; 2]) -> Pair {
 pub(super) fn validation() -> Validation {
     let compared = Compared {
         workload: "gups:size=1GiB".to_string(),
+        fragmentation: None,
         command: vec!["superpage".to_string()],
         runs: 6,
         designs: vec![row(4.0, 4.4, None), row(2.0, 1.6, Some(2.5)), row(5.0, 4.0, None)],
@@ -70,6 +71,47 @@ fn errors_are_of_speed_ups_over_each_sides_own_base() {
     near(all.as_written().error, 0.375);
     near(all.as_live().error, (1.375f64 / 0.88).sqrt() - 1.0);
     near(all.as_live().base_error, 0.1);
+}
+
+#[test]
+fn an_anchored_speed_up_takes_the_saving_from_the_live_time() {
+    let all = validation();
+    let one = &all.workloads[0];
+    let [_, a, b] = &one.designs[..] else { panic!("three") };
+    // 2.8 of 4.4 s are saved as written, 1.9 as carried out live: of the live 4 s, 1.2 and 2.1 s remain.
+    near(one.anchored(a, |row| &row.lab), 4.0 / 1.2);
+    near(one.anchored(a, Row::simulated), 4.0 / 2.1);
+    near(one.anchored_error(a, Row::simulated), 2.0 / 2.1 - 1.0);
+    near(one.anchored_error(b, Row::simulated), 4.0 / 3.6 / 0.8 - 1.0);
+    near(all.as_live().worst, 4.0 / 3.6 / 0.8 - 1.0);
+    // More is saved than the program took.
+    let mut more = one.clone();
+    more.designs[0].lab.seconds = 9.0;
+    assert_eq!(more.anchored(&more.designs[1], |row| &row.lab), None);
+}
+
+#[test]
+fn a_cause_is_the_part_that_differs_most() {
+    let all = validation();
+    let mut one = all.workloads[0].clone();
+    assert_eq!(one.gap(&one.designs[2], Row::simulated), None, "kernel time is unknown");
+    let set = |side: &mut Side, kernel, superpages| {
+        (side.kernel_seconds, side.superpages) = (Some(kernel), Some(superpages));
+    };
+    set(&mut one.designs[0].live, 1.0, 0.0);
+    set(&mut one.designs[0].lab, 1.0, 0.0);
+    set(&mut one.designs[2].live, 2.0, 100.0);
+    set(&mut one.designs[2].lab, 0.5, 95.0);
+    // Live 1 s is lost, all of it in the kernel. The laboratory saves 0.4 s: 0.5 in the kernel, and loses 0.1.
+    let gap = one.gap(&one.designs[2], Row::simulated).unwrap();
+    near(Some(gap.kernel), 1.5 / 4.0);
+    near(Some(gap.translation), -0.1 / 4.0);
+    assert_eq!(gap.cause(), Cause::Kernel);
+    set(&mut one.designs[2].lab, 1.9, 95.0);
+    let gap = one.gap(&one.designs[2], Row::simulated).unwrap();
+    assert_eq!(gap.cause(), Cause::Translation, "{gap:?}");
+    set(&mut one.designs[2].lab, 1.9, 80.0);
+    assert_eq!(one.gap(&one.designs[2], Row::simulated).unwrap().cause(), Cause::Superpages);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod determinism;
 mod explain;
 mod layers;
 mod mechanisms;
+mod mutations;
 mod page_tables;
 mod pictures;
 mod sweeps;

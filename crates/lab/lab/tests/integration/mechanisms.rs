@@ -1,6 +1,6 @@
 //! Known mechanisms of each system, with exact figures: one mechanism per test.
 
-mod script;
+pub mod script;
 
 use mm_sim::Cause;
 use script::{Script, grow_heap, report};

@@ -95,7 +95,6 @@ enum State {
         given: u32,
         last: Option<Tune>,
     },
-    Done,
 }
 
 /// Last step of the fine-tuning.
@@ -167,7 +166,6 @@ impl Fragmenter for Artifact {
         block.clear();
         let scale = self.scale;
         self.state = match self.state {
-            State::Done => return false,
             State::CompactFill(done) => {
                 if done == 0 {
                     block.event(Event::Spawn(Process(self.first_process)));
@@ -243,10 +241,7 @@ impl Fragmenter for Artifact {
                     block.event(Event::Unmap(self.pages(given, SLOTS - KEPT, SLOTS)));
                     State::Tune { held, given: given + 1, last: Some(Tune::GaveBack) }
                 } else {
-                    // The scripts sleep this long before the workload starts. The sleep makes the 16 pages of each
-                    // superpage inactive.
-                    block.event(Event::Wait(60_000_000));
-                    State::Done
+                    return false;
                 }
             }
         };

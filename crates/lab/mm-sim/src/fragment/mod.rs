@@ -1,7 +1,6 @@
 //! Fragments memory before a workload runs.
 //!
-//! Fragmenters are programs: they map, touch and unmap, so the memory ends up as the design under test leaves it.
-//! Frag-L depends on the free memory after each step, so the caller asks a [`Fragmenter`] for one step at a time and
+//! Fragmenters are programs: they map, touch and unmap, under one policy for all designs (`super::system`). Frag-L depends on the free memory after each step, so the caller asks a [`Fragmenter`] for one step at a time and
 //! passes it the [`PhysicalMemoryView`]. The view also takes frames for the kernel, which no program can do.
 
 mod artifact;

@@ -58,6 +58,8 @@ pub enum Caller {
     Daemon,
     /// kcompactd in proactive compaction, until the fragmentation score is low.
     Proactive,
+    /// Ingens' periodic compaction, which ends after a batch.
+    Periodic,
 }
 
 /// A compaction request.
@@ -88,6 +90,11 @@ impl Request {
     pub const fn daemon(node: usize, order: u8) -> Self {
         let direct = Self::direct(node, order, Mobility::Movable, Mode::SyncLight);
         Self { caller: Caller::Daemon, ..direct }
+    }
+    /// Creates the request of Ingens' periodic compaction: one batch, whatever is free and however often a run failed
+    /// (linux-4.3-ingens/mm/compaction.c: `compact_pgdat_periodic`, `osa_cc_counts`).
+    pub const fn periodic(node: usize) -> Self {
+        Self { caller: Caller::Periodic, mode: Mode::Sync, ..Self::daemon(node, 9) }
     }
     /// Creates the request of proactive kcompactd.
     pub const fn proactive(node: usize) -> Self {
@@ -174,6 +181,11 @@ impl Compaction {
         Self { settings, zones, asked: 0 }
     }
 
+    /// Changes the settings; the state between runs stays.
+    pub(crate) fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// Returns whether the next run finds a lock contended: `permille` of every 1000 runs do, evenly spread. See
     /// docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
@@ -208,7 +220,8 @@ impl Compaction {
                     }
                 }
                 Outcome::Complete | Outcome::Partial
-                    if request.mode != Mode::Async && request.caller != Caller::Proactive =>
+                    if request.mode != Mode::Async
+                        && !matches!(request.caller, Caller::Proactive | Caller::Periodic) =>
                 {
                     deferral.failed(request.order, self.settings.defer_shift);
                 }
@@ -235,7 +248,7 @@ impl Compaction {
         zone: usize,
         request: Request,
     ) -> Report {
-        if request.caller != Caller::Proactive
+        if !matches!(request.caller, Caller::Proactive | Caller::Periodic)
             && let Some(result) = self.unsuitable(memory, zone, request)
         {
             return Report { result, ..Report::NOTHING };
@@ -698,6 +711,9 @@ impl<'a> Run<'a> {
         if self.request.caller == Caller::Proactive {
             let (low, _) = self.settings.score_limits();
             return (zone.score() <= low).then_some(Outcome::Success);
+        }
+        if self.request.caller == Caller::Periodic {
+            return (self.report.migrated > 0).then_some(Outcome::Success);
         }
         if self.request.whole || !self.migrate.is_multiple_of(PAGEBLOCK) {
             return None;

@@ -226,6 +226,22 @@ impl Memory {
         zone.claim(block, frame.slot(), order)
     }
 
+    /// Takes all free frames of the pageblock at `block`.
+    pub(crate) fn claim_free(&mut self, block: Frame) {
+        let mut at = block.0;
+        while at < block.0 + PAGEBLOCK {
+            let largest = (at.trailing_zeros() as u8).min(PAGEBLOCK_ORDER);
+            let order = (0..=largest).rev().find(|&order| self.claim(Frame(at), order));
+            at += 1 << order.unwrap_or(0);
+        }
+    }
+
+    /// Sets whether pages are grouped by mobility. All pageblocks must be movable.
+    pub(crate) fn set_grouping(&mut self, grouping: bool) {
+        debug_assert!(self.grouping == grouping || self.pageblocks()[1..] == [0; 2]);
+        self.grouping = grouping;
+    }
+
     /// Frees 2^`order` frames and clears their owners. Any aligned part of an allocation can be freed alone. A page of
     /// the page cache must be disowned first ([`Self::set_owner`]), which updates the cache's count. A check here would
     /// halve the speed of frees in random order: it would load a word that is rarely in the host's cache, while a store

@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use policy::rules::Effort;
-use policy::{Action, Daemon as Task, DaemonAction, Event, Facts, How, Policy, Wait};
+use policy::{
+    Action, Daemon as Task, DaemonAction, Event, Facts, How, Policy, Result as Ended, ScanAction,
+    Wait, WatchAction,
+};
 use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
@@ -23,6 +26,8 @@ struct Daemon {
     task: Task,
     /// Time of the next piece of work; never before the last piece is done.
     due: u64,
+    /// Middle of the open window of accessed bits.
+    half: Option<u64>,
     period: u64,
     pass: Pass,
     last: Piece,
@@ -61,7 +66,7 @@ pub(crate) struct Daemons {
     list: Vec<Daemon>,
     /// Whether daemons are enabled. They are not while the fragmenter runs: the artifact enables policies after it.
     awake: bool,
-    /// The earliest `due`.
+    /// The earliest `due` or `half`.
     next: u64,
     /// Start time of the current piece of work, in cycles.
     now: u64,
@@ -93,6 +98,7 @@ impl Daemons {
             // The daemon's phase at the program's start is random; half a period is the mean. See
             // docs/decisions/lab-model.md#1.
             due: now + period / 2,
+            half: None,
             period,
             pass: Pass::default(),
             last: Piece::default(),
@@ -131,16 +137,28 @@ impl Daemons {
         Some(Due { task: daemon.task, pass: std::mem::take(&mut daemon.pass), at, before })
     }
 
-    pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait) {
+    /// Returns a daemon the middle of whose window is at most `now`, once for each window.
+    pub(crate) fn take_half(&mut self, now: u64) -> Option<Task> {
+        let passed = |daemon: &&mut Daemon| daemon.half.is_some_and(|half| half <= now);
+        let daemon = self.list.iter_mut().find(passed)?;
+        daemon.half = None;
+        Some(daemon.task)
+    }
+
+    /// Ends a piece of work. `opens`: it cleared accessed bits, which are counted after `next`.
+    pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait, opens: bool) {
         if let (Task::Scan, Wait::Pause(_)) = (piece.task, next) {
             self.naps_with = Some(self.candidates.len());
         }
         let spent = clock.background().since(&piece.before);
-        self.list[piece.at].has_worked(spent, piece.pass, next);
+        let daemon = &mut self.list[piece.at];
+        daemon.has_worked(spent, piece.pass, next);
+        daemon.half = opens.then_some((daemon.last.until + daemon.due) / 2);
     }
 
     fn find_next(&mut self) {
-        self.next = self.list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);
+        let next = |daemon: &Daemon| daemon.due.min(daemon.half.unwrap_or(u64::MAX));
+        self.next = self.list.iter().map(next).min().unwrap_or(u64::MAX);
     }
 
     /// Ends the scan's sleep after a failure, but not before its last piece of work is done.
@@ -296,23 +314,33 @@ impl System {
 
     #[cold]
     fn work(&mut self, now: u64, touched: TouchedView<'_>) {
+        while let Some(task) = self.daemons.take_half(now) {
+            self.spaces.note_half(task == Task::Split);
+        }
         while let Some(mut piece) = self.daemons.begin_piece(now, &self.clock) {
-            let next = self.perform(piece.task, &mut piece.pass, touched);
-            self.daemons.end_piece(piece, &self.clock, next);
+            let (next, opens) = self.perform(piece.task, &mut piece.pass, touched);
+            self.daemons.end_piece(piece, &self.clock, next, opens);
         }
     }
 
-    /// Runs a piece of a daemon's work: performs the policy's actions until the policy ends the piece.
-    fn perform(&mut self, task: Task, pass: &mut Pass, touched: TouchedView<'_>) -> Wait {
+    /// Runs a piece of a daemon's work: performs the policy's actions until the policy ends the piece. Returns whether
+    /// the piece cleared accessed bits, too.
+    fn perform(&mut self, task: Task, pass: &mut Pass, touched: TouchedView<'_>) -> (Wait, bool) {
+        let mut opens = false;
         let mut piece = Visited::default();
         let facts = self.facts_of_daemon(task, pass, &piece);
         let mut action = self.policy.tick(task, &facts);
         loop {
             let (result, cost) = match action {
-                DaemonAction::Wait(wait) => return wait,
+                DaemonAction::Wait(wait) => return (wait, opens),
                 DaemonAction::Scan(action) => self.scan(action, pass),
                 DaemonAction::Watch(action) => (self.watch(action), 0),
                 DaemonAction::Upkeep(action) => (self.upkeep(action, pass, &mut piece, touched), 0),
+            };
+            opens |= match action {
+                DaemonAction::Scan(ScanAction::ClearAccessed) => true,
+                DaemonAction::Watch(WatchAction::Begin { .. }) => result != Ended::Nothing,
+                _ => false,
             };
             let facts = self.facts_of_daemon(task, pass, &piece);
             action = self.policy.worked(action, result, cost, &facts);

@@ -70,7 +70,16 @@ impl System {
         let end = pages.end().0;
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
         let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
-        let mapping = Mapping { end, backing, advised: None, writable: true, pool, origin };
+        let mapping = Mapping {
+            end,
+            backing,
+            advised: None,
+            writable: true,
+            pool,
+            origin,
+            fork: None,
+            was_swapped: false,
+        };
         self.spaces.map(pages, mapping);
         Ok(())
     }
@@ -267,6 +276,10 @@ impl System {
                 self.spaces.add_to_object(object, origin);
             }
             let (start, end) = (first, mapping.end);
+            let is_object = mapping.fork.is_some() || self.has_pages(start, end);
+            if mapping.is_anonymous() && is_object {
+                mapping.fork = self.spaces.fork_mapping(first, child.0);
+            }
             mapping.end += offset;
             mapping.origin = origin;
             mapping.pool = mapping.pool.and_then(|pool| {
@@ -283,6 +296,15 @@ impl System {
         self.spaces.fork_to(child.0, copy);
         self.spaces.invalidate_all();
         Ok(())
+    }
+
+    /// Returns whether any of the pages `start..end` has contents. The memory object of a mapping exists from its first
+    /// fault on.
+    fn has_pages(&self, start: u32, end: u32) -> bool {
+        let pages = Pages { first: Page(start), count: end - start };
+        pages
+            .regions()
+            .any(|region| self.spaces.is_large(region) || self.spaces.at(region).place != NO_TABLE)
     }
 
     /// Maps the pages `start..end` in a child as well.

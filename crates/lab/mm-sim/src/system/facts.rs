@@ -8,22 +8,25 @@ use super::frames::LARGE_ORDER;
 use super::spaces::region::{
     ACCESSED, COW, Entry, NO_TABLE, NOBODY, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
 };
-use super::spaces::{Mapping, Place};
+use super::spaces::{Mapping, Place, Spaces};
 use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
 
-impl Mapping {
+impl Spaces {
+    /// Returns facts about a mapping.
     #[inline]
-    pub(crate) fn facts(&self) -> policy::Mapping {
+    pub(crate) fn facts_of(&self, mapping: &Mapping) -> policy::Mapping {
         policy::Mapping {
-            backing: match self.backing {
+            backing: match mapping.backing {
                 Backing::Anonymous => policy::Backing::Anonymous,
                 Backing::Heap => policy::Backing::Heap,
                 Backing::File { cached, .. } => policy::Backing::File { cached },
                 Backing::Shared(_) => policy::Backing::Shared,
             },
-            advised: self.advised,
-            writable: self.writable,
+            advised: mapping.advised,
+            writable: mapping.writable,
+            forked: mapping.fork.is_some_and(|fork| self.is_forked(fork)),
+            was_swapped: mapping.was_swapped,
         }
     }
 }
@@ -35,7 +38,7 @@ impl System {
         let region = page.region();
         let at = self.spaces.at(region);
         let mut facts = Facts {
-            mapping: mapping.facts(),
+            mapping: self.spaces.facts_of(&mapping),
             place: (page.0.into(), mapping.end.min(region.next().first().0).into()),
             ..Facts::default()
         };
@@ -189,14 +192,13 @@ impl System {
         let Some(id) = self.full_reservation(region) else { return };
         let reservation = self.reservation_facts(id, page);
         facts.region.reservation = Some(Reservation { is_full: true, ..reservation });
-        facts.region.nothing_shared = self.frames.nothing_shared();
     }
 
     /// Returns facts about a region whose pages are all mapped.
     pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
         let region = page.region();
         let at = self.spaces.at(region);
-        let mut facts = Facts { mapping: mapping.facts(), ..Facts::default() };
+        let mut facts = Facts { mapping: self.spaces.facts_of(&mapping), ..Facts::default() };
         facts.region.is_mapped = true;
         facts.region.populated = at.resident;
         facts.region.has_cow = self
@@ -279,7 +281,7 @@ impl System {
         if let Some((first, mapping)) =
             self.spaces.owner(at).and_then(|own| own.find(region.first()))
         {
-            facts.mapping = mapping.facts();
+            facts.mapping = self.spaces.facts_of(&mapping);
             facts.region.inside = mapping.holds_window(first, region.first().0);
             facts.region.is_pooled = mapping.pool.is_some();
         }

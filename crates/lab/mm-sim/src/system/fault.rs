@@ -362,12 +362,15 @@ impl System {
 
     /// Prepares the rest of a reservation if the policy decides so.
     fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
-        let mut facts = policy::Facts { mapping: place.1.facts(), ..Default::default() };
+        let mut facts =
+            policy::Facts { mapping: self.spaces.facts_of(&place.1), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
         facts.region.inside = self.is_inside(page, place);
         let action = self.policy.on(Event::Populated, &facts);
-        let Action::Populate { most } = action else { return };
-        self.fill(id, Payer::Program, most);
+        if action != Action::Populate {
+            return;
+        }
+        self.fill(id, Payer::Program);
         let is_whole = |part| self.spaces.at(part).resident == SLOTS as u16;
         if !self.spaces.around(page.region()).all(is_whole) {
             return;
@@ -443,17 +446,13 @@ impl System {
         Some((got.frame, got.zeroed || self.physical.is_ideal))
     }
 
-    /// Prepares up to `most` clear pages of a reservation: resident but not mapped. Returns the number of pages.
-    pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer, most: u32) -> u32 {
+    /// Prepares the clear pages of a reservation: resident but not mapped. Returns the number of pages.
+    pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer) -> u32 {
         let reservations = self.frames.reservations();
         let (key, base) = (reservations.key(id), reservations.base(id));
         let zeroed = self.frames.is_zeroed(base);
         let mut filled = 0;
         for (start, length) in self.runs_to_fill(id, key) {
-            let length = length.min(most - filled);
-            if length == 0 {
-                break;
-            }
             let (first, frame) = (Page(key.page + start), Frame(base.0 + start));
             for ahead in 0..length {
                 let owner = Owner::Page(Page(first.0 + ahead));

@@ -488,6 +488,7 @@ impl Residents for Users<'_> {
             return Eviction::Refused;
         }
         self.spaces.swap_out(page);
+        self.spaces.mark_swapped(page);
         Eviction::Swapped
     }
 }

@@ -13,7 +13,7 @@
 //! | `clock` | virtual time and costs by cause; timeline, phases, latencies |
 //!
 //! A function that needs two parts takes the other as an argument. Only the executor consults the policy and charges
-//! costs. `engine` runs a stream's accesses through the TLB and `events` its system calls. `fault` and `plain`,
+//! costs. `fragmented` makes the memory in which the program starts, `engine` runs a stream's accesses through the TLB and `events` its system calls. `fault` and `plain`,
 //! `larger`, `release`, `allocate` and `pool` are the stages of a superpage's life. `daemons` and `scan` run the
 //! daemons. See docs/decisions/policy.md#9.
 
@@ -25,6 +25,7 @@ mod events;
 mod facts;
 mod fault;
 mod formed;
+mod fragmented;
 mod frames;
 mod larger;
 mod plain;
@@ -150,6 +151,16 @@ pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
 }
 
+/// Returns whether single-page faults take free pages and bypass reservations.
+fn is_single(policy: &Policy) -> bool {
+    policy.plain(true, &policy::Mapping::default()) == Plain::Base
+}
+
+fn of_compaction(physical: &Physical) -> Settings {
+    let Physical { defer_shift, proactiveness, .. } = *physical;
+    Settings { defer_shift, proactiveness, ..Settings::default() }
+}
+
 impl System {
     pub(crate) fn new(
         machine: &Machine,
@@ -166,17 +177,12 @@ impl System {
         let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
         let clock = Clock::new(machine.mhz);
         let swap = if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 };
-        let compaction = Settings {
-            defer_shift: settings.defer_shift,
-            proactiveness: settings.proactiveness,
-            ..Settings::default()
-        };
         let mut memory = Memory::new(&shape);
         let group = regions_of_superpage(&policy, machine);
         let pool = Pool::new(settings.pool, &mut memory, group);
         Self {
             spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap, group),
-            compaction: Compaction::new(&memory, compaction),
+            compaction: Compaction::new(&memory, of_compaction(&settings)),
             // A tick of FreeBSD's clock at hz = 1000.
             frames: Frames::new(clock.of_microseconds(1000), settings.preemptible),
             pool,
@@ -193,13 +199,23 @@ impl System {
             splits_whole: has_regions(machine),
             pcid: machine.pcid,
             reads: policy.reads(),
-            is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
+            is_single: is_single(&policy),
             physical: settings,
             joins,
             #[cfg(test)]
             serves_singly: false,
             policy,
         }
+    }
+
+    /// Replaces the policy; the machine stays as it is. Returns the old policy.
+    fn set_policy(&mut self, policy: Policy) -> Policy {
+        self.physical = policy.physical();
+        self.memory.set_grouping(self.physical.grouping);
+        self.compaction.set(of_compaction(&self.physical));
+        self.reads = policy.reads();
+        self.is_single = is_single(&policy);
+        std::mem::replace(&mut self.policy, policy)
     }
 
     /// Ends fragmenting: resets the counters and starts the program and the daemons.
@@ -209,7 +225,7 @@ impl System {
         self.spaces.begin(first);
         let now = self.clock.now();
         self.observed.begin(now);
-        // In the scripts the fragmenter sleeps for a minute first, so none of its regions is a candidate any more.
+        // None of the fragmenter's regions is a candidate: its pages are inactive.
         while let Some(region) = self.daemons.next_candidate() {
             self.spaces.unmark(region, LISTED);
         }

@@ -40,7 +40,7 @@ impl System {
         if entries[0] != Entry::EMPTY {
             return 0;
         }
-        let frames = match self.policy.plain(access.writes(), &mapping.facts()) {
+        let frames = match self.policy.plain(access.writes(), &self.spaces.facts_of(mapping)) {
             Plain::Base => self.memory.side_by_side(Mobility::Movable, 0).max(1),
             Plain::Reserved { below } if !self.joins => self.reserved_ahead(page, below),
             Plain::Reserved { .. } | Plain::None => 0,
@@ -185,7 +185,7 @@ impl System {
     #[inline]
     pub(crate) fn begin_apart(&self, access: Access) -> Apart {
         let Some((first, mapping)) = self.spaces.last_place() else { return Apart::NONE };
-        let frames = match self.policy.plain(access.writes(), &mapping.facts()) {
+        let frames = match self.policy.plain(access.writes(), &self.spaces.facts_of(mapping)) {
             Plain::Base => match self.memory.next_side_by_side(Mobility::Movable, 0) {
                 Some((next, left)) => Frames::Free { next: next.0, left },
                 None => return Apart::NONE,

@@ -13,9 +13,7 @@ use super::clock::Payer;
 use super::daemons::{Collapsed, Pass};
 use super::frames::{LARGE_ORDER, QUEUE};
 use super::larger::Larger;
-use super::spaces::region::{
-    ACCESSED, COW, Entry, LISTED, NO_TABLE, POOL, RESERVED, WATCHED, ZEROS,
-};
+use super::spaces::region::{ACCESSED, COW, LISTED, NO_TABLE, POOL, RESERVED, WATCHED, ZEROS};
 use crate::Cause;
 use crate::memory::Frame;
 use crate::memory::compaction::{Mode, Request};
@@ -42,7 +40,7 @@ impl System {
                 self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
             }
             ScanAction::CountAccessed { newest_percent } => {
-                let entries = self.spaces.count_accessed(newest_percent);
+                let entries = self.spaces.count_accessed(newest_percent, self.clock.pace().weight);
                 self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
             }
             ScanAction::Visit(Candidates::Best) => return (self.visit_best(pass), 0),
@@ -136,7 +134,7 @@ impl System {
                 let fits = window + SLOTS <= mapping.end
                     && mapping.is_anonymous()
                     && mapping.pool.is_none()
-                    && self.policy.is_eligible(&mapping.facts());
+                    && self.policy.is_eligible(&self.spaces.facts_of(&mapping));
                 if fits {
                     return Some((number, Page(window).region()));
                 }
@@ -311,7 +309,15 @@ impl System {
         };
         piece.partial = Some(self.frames.reservations().newest_partial(QUEUE, Some(id), at));
         match self.policy.on(Event::Candidate, &self.facts_of_partial(id)) {
-            Action::Populate { most } => Ended::Done { pages: self.fill(id, Payer::Daemon, most) },
+            Action::Populate => {
+                let pages = self.fill(id, Payer::Daemon);
+                let key = self.frames.reservations().key(id);
+                if self.frames.reservations().popcnt(id) == 1 << key.order {
+                    return Ended::Done { pages };
+                }
+                self.frames.mark_bad(id);
+                Ended::Unfit
+            }
             _ => {
                 self.frames.mark_bad(id);
                 Ended::Unfit
@@ -345,7 +351,7 @@ impl System {
             let request = match mode {
                 Compaction::Async => daemon(Mode::Async),
                 Compaction::SyncLight => daemon(Mode::SyncLight),
-                Compaction::Sync => daemon(Mode::Sync),
+                Compaction::Sync => Request::periodic(node),
                 Compaction::Proactive => Request::proactive(node),
             };
             self.run_compaction(Payer::Daemon, request);
@@ -435,7 +441,8 @@ impl System {
             self.counters.demoted += 1;
             return Ended::Unfit;
         };
-        match self.policy.on(Event::Candidate, &self.facts_of_watched(region)) {
+        let facts = self.facts_of_watched(region);
+        match self.policy.on(Event::Candidate, &facts) {
             Action::Demote => self.counters.demoted += 1,
             _ => {
                 self.frames.end_hold(base);
@@ -459,11 +466,10 @@ impl System {
             .filter(|&base| !self.frames.is_any_shared(base))
     }
 
-    fn facts_of_watched(&self, region: Region) -> Facts {
-        let table = self.spaces.table(region).unwrap_or_default();
-        let accessed = table.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
+    fn facts_of_watched(&mut self, region: Region) -> Facts {
+        let coverage = self.spaces.accessed(region, self.clock.pace().weight);
         let mut facts = self.facts_of_candidate(region);
-        facts.extent = Extent { coverage: accessed, ..self.extent(region.first(), LARGE_ORDER) };
+        facts.extent = Extent { coverage, ..self.extent(region.first(), LARGE_ORDER) };
         facts
     }
 }

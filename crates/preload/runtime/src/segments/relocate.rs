@@ -163,10 +163,20 @@ fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
 
 /// Copies the part of the extent in `[first, last)` to `fresh`, which is zero: all pages of a file, and touched pages
 /// of anonymous memory.
+///
+/// Code and constants are as in the file (the caller checked), so each superpage's original is unmapped once it is
+/// copied. Otherwise the process would have all of it twice until the copy takes its place, and its peak would say so.
 pub fn copy(extent: &Extent, first: usize, last: usize, page: usize, fresh: usize) {
     let (from, to) = (first.max(extent.start), last.min(extent.end));
     let file_end = extent.file_end.clamp(from, to);
-    copy_range(from, file_end, first, fresh);
+    for at in (first..file_end).step_by(page) {
+        let (at, end) = (at.max(from), (at + page).min(file_end));
+        copy_range(at, end, first, fresh);
+        if !extent.is_written {
+            // SAFETY: clean pages of a file; the next access maps them again. The kernel refuses locked ones.
+            let _ = unsafe { raw::madvise(at, end - at, libc::MADV_DONTNEED) };
+        }
+    }
     let mut at = file_end;
     while at < to {
         let next = (at + 1).next_multiple_of(page).min(to);

@@ -64,7 +64,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (RESERVE, "preparation.grain = \"superpage\"\npreparation.fill-at = 9", "preparation.fill-at"),
     (RESERVE, "preparation.background.at = 513", "preparation.background.at"),
     (RESERVE, "preparation.background.every = \"0s\"", "preparation.background.every"),
-    (RESERVE, "preparation.background.budget-pages = 0", "preparation.background.budget-pages"),
+    (RESERVE, "preparation.background.budget-reservations = 0", "preparation.background.budget-reservations"),
     (RESERVE, "preparation.background = {}", "preparation.background"),
     (RESERVE, "preparation.fill-at = 64\npreparation.background.at = 64", "preparation.background.at"),
     (RESERVE, "allocation.trigger = \"mmap\"", "allocation.trigger"),

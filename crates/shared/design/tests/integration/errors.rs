@@ -179,7 +179,7 @@ fn what_differs_between_two_presets() {
             "preparation.bulk \"2M\" \"4K\"",
             "preparation.background.at - 64",
             "preparation.background.every - \"1s\"",
-            "preparation.background.budget-pages - 200000",
+            "preparation.background.budget-reservations - 200000",
         ]
     );
     assert_eq!(

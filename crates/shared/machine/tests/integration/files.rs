@@ -65,6 +65,13 @@ fn errors_say_where_and_what_is_allowed() {
             99,
             &["independent.walk: 1.5", "from 0 to 1"],
         ),
+        (
+            "[walk]",
+            "[[far]]\nsize = \"64M\"\nwalk = 9\nindependent = { cycles = 9, walk = 1 }\n[[far]]\nsize = \"32M\"\n\
+             walk = 9\nindependent = { cycles = 9, walk = 1 }\n[walk]",
+            99,
+            &["go from the smallest to the largest `size`"],
+        ),
         ("[walk]", "[independent]\nwalk = 1\n[walk]", 99, &["independent.cycles: is missing"]),
         ("mhz = 3700", "superpages = [\"1G\", \"2M\"]\nmhz = 3700", 99, &["ascending"]),
     ] {

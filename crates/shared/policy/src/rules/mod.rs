@@ -420,7 +420,7 @@ rules! {
     /// Periodic background compaction. The defaults are Ingens', as tuned by its authors' successors.
     #[derive(Copy, Eq)]
     pub struct PeriodicCompaction {
-        /// Number of superpage-sized blocks compacted per pass.
+        /// Number of batches per pass: up to 32 pages of a superpage-sized block, migrated.
         blocks: u32 = 20, "blocks", ONE_OR_MORE;
         /// Time between passes.
         every: Duration = Duration::from_millis(100), "every", PERIOD;
@@ -504,8 +504,8 @@ rules! {
         at: u16 = 64, "at";
         /// Period of the daemon.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
-        /// Maximum number of base pages filled per pass.
-        budget_pages: u32 = 200_000, "budget-pages", ONE_OR_MORE;
+        /// Maximum number of reservations completed per pass.
+        budget_reservations: u32 = 200_000, "budget-reservations", ONE_OR_MORE;
     }
 
     /// Zeroing free memory before it is needed. The defaults are HawkEye's: ten blocks of order 10,

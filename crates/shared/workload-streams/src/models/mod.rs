@@ -20,6 +20,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         "PARSEC canneal 8 15000 2000 2500000.nets 6000: a netlist in small objects on a growing heap; model",
     ),
     mix::entry(
+        "canneal-jemalloc",
+        "canneal with jemalloc, which maps memory in extents of 2 MiB and more; model",
+    ),
+    mix::entry(
         "blocksvm",
         "BlockSVM on kddb-raw in 4 blocks, each mapped, trained on and unmapped; model",
     ),

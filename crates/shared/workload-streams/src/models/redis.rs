@@ -66,6 +66,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
         exposed: table.exposed,
         loads: 0.0,
         independent: false,
+        instructions: None,
     };
     program.phase(if warm { "setup" } else { "run" }).pace(setup.pace(cost, 1));
     let run = Serving {

@@ -24,8 +24,8 @@ pub struct Args {
     #[arg(value_name = "SUITE", conflicts_with = "from")]
     suites: Vec<String>,
 
-    /// Maximum time, shared among the entries: 10m, 1h. On a cluster each entry gets an equal part, and nodes work in
-    /// parallel.
+    /// Time until the answer, with setup and warm-ups, shared among the entries: 10m, 1h. On a cluster each entry gets an
+    /// equal part, and nodes work in parallel.
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = arms::seconds)]
     max_time: f64,
 

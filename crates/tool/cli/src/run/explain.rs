@@ -41,7 +41,8 @@ const PARTLY_IN_PLACE: &str = "MADV_COLLAPSE, partly in place";
 const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
-const NO_ACTOR: &str = "nobody";
+/// The actor of rules under which nothing was made.
+const NO_ACTOR: &str = "none";
 const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";

@@ -12,15 +12,32 @@ use operations::facts;
 /// Maximum memory per page size; larger footprints are rare in programs.
 const MOST: ByteSize = ByteSize::gib(1);
 /// Minimum memory: no known cache holds half of it.
-const LEAST: ByteSize = ByteSize::mib(256);
+pub const LEAST: ByteSize = ByteSize::mib(256);
 
-/// Measures the costs, or returns why it cannot.
-pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
+/// Smaller sizes that are measured too: programs are often smaller, and their page tables stay in the caches.
+const NEARER: [ByteSize; 3] = [ByteSize::mib(32), ByteSize::mib(64), ByteSize::mib(256)];
+
+/// Measures the costs over sizes of memory, ascending. If one fails, larger ones are not tried; also returns why.
+pub fn measure(snapshot: &Snapshot, quiet: bool) -> (Vec<Accesses>, Option<String>) {
+    let mut all = Vec::new();
+    let failed = add_sizes(&mut all, snapshot, quiet).err();
+    (all, failed)
+}
+
+fn add_sizes(all: &mut Vec<Accesses>, snapshot: &Snapshot, quiet: bool) -> Result<(), String> {
     let memory = facts::measurement_memory(MOST);
     if memory < LEAST {
         let needed = ByteSize(facts::MEMORY_DIVISOR * LEAST.bytes());
         return Err(format!("{needed} of available memory are needed"));
     }
+    let nearer = NEARER.into_iter().filter(|size| *size < memory);
+    for memory in nearer.chain([memory]) {
+        all.push(over(memory, snapshot, quiet)?);
+    }
+    Ok(())
+}
+
+fn over(memory: ByteSize, snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
     let what = "accesses far beyond the caches";
     let mut progress = Progress::new(quiet, what);
     let far = FarAccesses::measure(memory, facts::superpage(snapshot), |done, of| {

@@ -180,10 +180,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Err(why) => found.notes.push(format!("code: {why}")),
     }
     if args.save {
-        match accesses::measure(&snapshot, args.quiet) {
-            Ok(far) => found.accesses = Some(far),
-            Err(why) => found.notes.push(format!("accesses far beyond the caches: {why}")),
+        let (mut all, failed) = accesses::measure(&snapshot, args.quiet);
+        if all.last().is_some_and(|far| far.bytes >= accesses::LEAST.bytes()) {
+            found.accesses = all.pop();
         }
+        found.nearer_accesses = all;
+        found.notes.extend(failed.map(|why| format!("accesses far beyond the caches: {why}")));
     }
     print(&args, &found)?;
     if args.save {

@@ -22,7 +22,7 @@ pub fn text(found: &Calibration) -> String {
     if !saved.is_empty() {
         out += &format!("\npage-walk caches (base pages): {}\n", saved.join("; "));
     }
-    if let Some(far) = &found.accesses {
+    for far in found.nearer_accesses.iter().chain(&found.accesses) {
         let on = |on: OnPages| {
             format!("{:.1} ns on base pages, {:.1} on superpages", on.base_ns, on.superpage_ns)
         };

@@ -126,7 +126,10 @@ fn a_service_is_compared_and_left_as_it_was_found() {
     assert!(counts.0 >= 2 && counts.1 >= 2, "{counts:?} {saved}");
     assert_eq!(saved["left"]["state"], "found", "{saved}");
     let (before, after) = (before.unwrap(), service.coverage().unwrap());
-    assert!((before - after).abs() < 0.06, "{before} before, {after} afterwards");
+    let skipped = saved["left"]["switched"]["skipped"].as_object().unwrap();
+    let is_as_found = (before - after).abs() < 0.06;
+    // A superpage that was split may find no free one again; the document says so.
+    assert!(is_as_found || !skipped.is_empty(), "{before} before, {after} afterwards: {saved}");
     let again = run(&["compare", "--from", path]);
     assert!(stdout(&again).contains("thp vs base"), "{}", stdout(&again));
     let page = std::fs::read_to_string(page).unwrap();

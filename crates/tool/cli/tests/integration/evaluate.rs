@@ -254,6 +254,20 @@ fn a_dry_run_and_a_list_run_no_check() {
     assert!(PathBuf::from(suite.path("made")).exists(), "it is run before the entry");
 }
 
+/// The time is until the answer: what the setup takes is not left for the runs.
+#[test]
+fn a_setup_takes_from_the_time_and_the_shares_are_told() {
+    let suite = Suite::new("setup = 'sleep 1.5'\ncommand = 'true'\narm = ['a: X=1', 'b: X=2']\n");
+    let (toml, json) = (suite.path("a.toml"), suite.path("a.json"));
+    let output = run(&["evaluate", "--max-time", "4s", &toml, "--json", "-o", &json]);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let document: Value = serde_json::from_str(&suite.read("a.json")).unwrap();
+    let left = document["applications"][0]["comparison"]["settings"]["max_seconds"].as_f64();
+    assert!(left.is_some_and(|left| left <= 2.5), "{left:?}");
+    assert!(said.contains(" of --max-time 4s, 4 s for each of 1 entry: measured runs "), "{said}");
+}
+
 /// Otherwise a user who can write to the working directory could choose what root runs.
 #[test]
 fn a_bare_name_is_a_suite_that_comes_with_superpage() {

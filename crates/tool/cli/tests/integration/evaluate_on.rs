@@ -43,7 +43,7 @@ impl Evaluated {
     }
 
     fn command(&self, on: &str, more: &[&str]) -> Command {
-        let words = ["evaluate", &self.suite, "--max-time", "6s", "--resume", &self.file];
+        let words = ["evaluate", &self.suite, "--max-time", "60s", "--resume", &self.file];
         let mut command = superpage(&words);
         command.args(["--on", on, "--poll", "0.02"]).args(more);
         self.fake.around(&mut command);
@@ -118,7 +118,7 @@ fn unmeasured(mut document: Value) -> Value {
 fn the_document_is_that_of_one_machine() {
     let evaluated = Evaluated::new();
     let words =
-        ["evaluate", &evaluated.suite, "--max-time", "6s", "--resume", &evaluated.file, "-q"];
+        ["evaluate", &evaluated.suite, "--max-time", "60s", "--resume", &evaluated.file, "-q"];
     assert!(run(&words).status.success());
     let expected = unmeasured(evaluated.kept());
     let mut places = vec!["local", "slurm"];
@@ -150,7 +150,7 @@ fn what_would_be_submitted_is_shown_and_a_node_is_asked_for() {
         "$ sbatch --parsable",
         "--array=0-3 --exclusive --mem=0",
         r"it'\''s mine/a.toml:it'\''s: two'",
-        r#""${entries[SLURM_ARRAY_TASK_ID]}" --max-time 1.500s"#,
+        r#""${entries[SLURM_ARRAY_TASK_ID]}" --max-time 15.000s"#,
     ] {
         assert!(planned.contains(part), "lacks {part}: {planned}");
     }

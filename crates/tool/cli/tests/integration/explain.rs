@@ -51,7 +51,7 @@ fn superpages_that_are_made_beside_the_program_have_their_means_and_delays() {
     for (rule, asked) in [("allocation.form", Value::from(8)), ("deallocation.when", Value::Null)] {
         let row = rows(&document, rule)[0];
         assert_eq!((&row["asked"], &row["done"]), (&asked, &0.into()), "{row}");
-        assert_eq!((&row["by"], &row["median_ms"]), (&"nobody".into(), &Value::Null), "{row}");
+        assert_eq!((&row["by"], &row["median_ms"]), (&"none".into(), &Value::Null), "{row}");
         assert!(said.contains(row["why"].as_str().unwrap()), "a note of it was printed: {row}");
     }
     let kernels = rows(&document, "memory.reclaim")[0];
@@ -76,7 +76,7 @@ fn who_may_not_make_superpages_learns_what_was_asked_for() {
     let counts = [&row["asked"], &row["done"], &row["refused"]];
     assert_eq!(counts, [&Value::from(8), &0.into(), &8.into()], "{row}");
     assert!(row["failures"]["not permitted (EPERM)"].as_u64() >= Some(8), "{row}");
-    assert_eq!((&row["by"], &row["when"]), (&"nobody".into(), &Value::Null), "{row}");
+    assert_eq!((&row["by"], &row["when"]), (&"none".into(), &Value::Null), "{row}");
     assert!(row["why"].as_str().unwrap().contains("CAP_SYS_NICE"), "{row}");
 }
 
@@ -128,7 +128,7 @@ fn the_table_follows_the_report() {
         superpage(&["run", "--explain", "--pages", "base", "--", "true"]).output().unwrap();
     let said = stderr(&output);
     let table: Vec<&str> = said.lines().skip_while(|line| !line.starts_with(" rule")).collect();
-    assert!(table[1].contains("--pages base") && table[1].contains("nobody"), "{said}");
+    assert!(table[1].contains("--pages base") && table[1].contains("nothing  "), "{said}");
     let planned = superpage(&["run", "--explain", "--dry-run", "--", "true"]).output().unwrap();
     assert_eq!(planned.status.code(), Some(2), "{}", stderr(&planned));
 }

@@ -206,6 +206,23 @@ fn thp_reaches_the_heap_every_time_and_reads_it_back() {
     }
 }
 
+/// Code is not in memory twice while it is copied, so the peak is that of the program.
+#[test]
+fn copied_code_replaces_the_files_pages_as_it_is_copied() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::lock_machine!(shared);
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let of = |option: &str| -> serde_json::Value {
+        let output = run(&["run", option, "--json", "--", own, "--version"]);
+        serde_json::from_str(&stderr(&output)).unwrap()
+    };
+    let (without, copied) = (of("--text"), of("--text=copy"));
+    let advised = copied["library"]["kinds"]["text"]["advised_bytes"].as_u64().unwrap();
+    testkit::require!(advised >= 8 << 20, "little code was copied: {copied}");
+    let [without, with] = [&without, &copied].map(|it| it["peak_at_most_bytes"].as_u64().unwrap());
+    assert!(with < without + advised + (4 << 20), "{with}, {without} and {advised} copied");
+}
+
 #[test]
 fn a_program_that_frees_all_when_it_ends_is_seen_at_its_peak_however_busy_the_machine_is() {
     testkit::require!(has_thp(), "THP are off on this machine");

@@ -33,7 +33,7 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
     assert!(stderr(&output).contains("saved as the machine `this`"), "{}", stderr(&output));
     let notes = document["notes"].to_string();
     match document["accesses"]["independent"]["superpage_ns"].as_f64() {
-        Some(ns) => assert!(ns > 0.0 && !notes.contains("far beyond"), "{ns} {notes}"),
+        Some(ns) => assert!(ns > 0.0, "{ns} {notes}"),
         None => assert!(notes.contains("accesses far beyond the caches: "), "{notes}"),
     }
     assert!(std::fs::read_to_string(svg).unwrap().contains("</svg>"));

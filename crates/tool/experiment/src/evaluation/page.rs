@@ -44,9 +44,9 @@ fn course(evaluation: &Evaluation) -> String {
     let seconds = evaluation.applications.iter().map(|one| one.comparison.total_seconds()).sum();
     let began = evaluation.applications.iter().map(|one| one.comparison.began_unix_seconds).min();
     format!(
-        "{} applications, {} of runs, from {}. Ratios are times faster than the reference, with their intervals; \
+        "{}, {} of runs, from {}. Ratios are times faster than the reference, with their intervals; \
          memory is the peak beyond the reference's. Click a heading to sort.",
-        evaluation.applications.len(),
+        format::counted(evaluation.applications.len() as u32, "application", "applications"),
         format::seconds(seconds),
         known(began, format::utc),
     )

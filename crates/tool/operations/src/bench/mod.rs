@@ -147,7 +147,7 @@ pub fn run(
             .in_force(policies);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
-        let mut bar = Bar::new(&shown, &schedule, request.quiet).warns(before.warning());
+        let mut bar = Bar::new(&shown, &schedule, request.quiet).warns_of_load(&before);
         let mut bench =
             Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
         let count = cells.len() as u32;

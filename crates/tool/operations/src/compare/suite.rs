@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use host::{Root, process};
@@ -22,6 +22,9 @@ use crate::jobs::JobOutcome;
 use crate::reporter::say;
 use crate::workloads::WorkloadArgs;
 use crate::{facts, signals};
+
+/// A setup that takes this long, in seconds, is told.
+const TOLD_SECONDS: f64 = 2.0;
 
 /// Placeholder for the directory of the suite's file, in all commands.
 const SUITE: &str = "{suite}";
@@ -178,8 +181,9 @@ impl Entry {
         Ok((request, around))
     }
 
-    /// Compares the entry for at most `max_seconds`. Arms that cannot run here are left out.
+    /// Compares the entry for at most `max_seconds`, with its setup. Arms that cannot run here are left out.
     pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
+        let began = Instant::now();
         // Catch signals also during setup and teardown.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let applied = self.apply(Request::default(), false);
@@ -187,7 +191,8 @@ impl Entry {
             return Ok(JobOutcome::Signal(signal, None));
         }
         let (request, around) = applied?;
-        let outcome = request.compare_as_chosen(max_seconds, quiet);
+        let left = (max_seconds - began.elapsed().as_secs_f64()).max(f64::MIN_POSITIVE);
+        let outcome = request.compare_as_chosen(left, quiet);
         drop(around);
         match (outcome, interrupting.received()) {
             (Err(_), Some(signal)) => Ok(JobOutcome::Signal(signal, None)),
@@ -197,6 +202,15 @@ impl Entry {
 }
 
 impl Request {
+    /// Takes the time of the suite's setup from the time that `--max-time` gives.
+    fn spend(&mut self, seconds: f64) {
+        let Some(limit) = &mut self.rule.max_time else { return };
+        if seconds >= TOLD_SECONDS && !self.quiet {
+            say(&format!("setup took {seconds:.0} s of --max-time {limit:.0}s"));
+        }
+        *limit = (*limit - seconds).max(f64::MIN_POSITIVE);
+    }
+
     /// Runs the comparison. Arms that cannot run here are left out.
     fn compare_as_chosen(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
         let command = self.command_to_compare()?;
@@ -218,7 +232,9 @@ impl Request {
         let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
         match (entries.pop(), entries.is_empty()) {
             (Some(entry), true) => {
-                let (request, around) = entry.apply(self, is_dry_run)?;
+                let began = Instant::now();
+                let (mut request, around) = entry.apply(self, is_dry_run)?;
+                request.spend(began.elapsed().as_secs_f64());
                 Ok((request, Some(around)))
             }
             _ => Err(Failure::usage(format!(

@@ -7,7 +7,9 @@ use std::time::Instant;
 use experiment::document::machine_line;
 use experiment::evaluation::{Application, Evaluation, NotRun};
 use experiment::procedure::Stopped;
+use experiment::sample::Purpose;
 use host::{Root, Snapshot};
+use report::format;
 
 use super::{End, Plan, PlannedEntry, Request, find, read};
 use crate::Failure;
@@ -18,24 +20,23 @@ use crate::json;
 use crate::reporter::say;
 use crate::signals;
 
-/// Share of an entry's time for its measured runs; the rest is for warm-ups and for starting and filling servers.
-const MEASURED: f64 = 0.7;
-
 /// Runs the pending entries. If [`End`] reports a signal or failure, the evaluation holds the results until then.
 pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
+    let began = Instant::now();
     let _lock = request.resume.as_deref().map(WriteLock::new).transpose()?;
     let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
     let (evaluation, pending) = divided(request, evaluation, Entry::missing)?;
     if pending.is_empty() && evaluation.applications.is_empty() {
         return Err(nothing_here(&evaluation));
     }
-    run(request, evaluation, pending)
+    run(request, evaluation, pending, began)
 }
 
 /// Does the work of one cluster job: writes the results to `file`, unless a signal interrupts it.
 pub fn into(request: &Request, file: &Path) -> End {
+    let began = Instant::now();
     let (evaluation, pending) = divided(request, Evaluation::new(), Entry::missing)?;
-    let (evaluation, end) = run(request, evaluation, pending)?;
+    let (evaluation, end) = run(request, evaluation, pending, began)?;
     if !matches!(end, Ok(Some(_))) {
         files::write(file, true, json::to_json(&evaluation)?)?;
     }
@@ -126,8 +127,9 @@ fn run(
     request: &Request,
     mut evaluation: Evaluation,
     pending: Vec<Entry>,
+    began: Instant,
 ) -> Result<(Evaluation, End), Failure> {
-    let (began, count, mut signal) = (Instant::now(), pending.len(), None);
+    let (count, kept, mut signal) = (pending.len(), evaluation.applications.len(), None);
     let interrupting = signals::interrupt_experiment(Arc::default())?;
     for (index, entry) in pending.into_iter().enumerate() {
         let name = entry.name.clone();
@@ -147,7 +149,7 @@ fn run(
         if !request.quiet {
             say(&format!("{} of {count}: {name}, about {part:.0} s", index + 1));
         }
-        match entry.compare(MEASURED * part, request.quiet) {
+        match entry.compare(part, request.quiet) {
             Ok(outcome) => {
                 let made = match outcome {
                     JobOutcome::Document(made) => Some(made),
@@ -178,6 +180,40 @@ fn run(
         }
     }
     save(request, &evaluation)?;
+    if !request.quiet && count > 0 {
+        let made = &evaluation.applications[kept..];
+        say(&shares(request.max_time, began.elapsed().as_secs_f64(), count, made));
+    }
     let end = end(signal, &evaluation);
     Ok((evaluation, end))
+}
+
+/// Says how `--max-time` was shared among entries, and what the time was spent on.
+fn shares(max_time: f64, spent: f64, entries: usize, made: &[Application]) -> String {
+    let runs_of = |purpose: Purpose| -> f64 {
+        let samples = made.iter().flat_map(|one| &one.comparison.samples);
+        samples.filter(|it| it.purpose == purpose).map(|it| it.wall_seconds).sum()
+    };
+    let (measured, warm_ups) = (runs_of(Purpose::Measured), runs_of(Purpose::WarmUp));
+    let rest = (spent - measured - warm_ups).max(0.0);
+    format!(
+        "{spent:.0} s of --max-time {max_time:.0}s, {:.0} s for each of {}: measured runs {measured:.0} s, warm-ups \
+         {warm_ups:.0} s, the rest (checks, setups, servers, failed entries) {rest:.0} s",
+        max_time / entries as f64,
+        format::counted(entries as u32, "entry", "entries"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_run_took_is_the_rest() {
+        assert_eq!(
+            shares(60.0, 61.0, 2, &[]),
+            "61 s of --max-time 60s, 30 s for each of 2 entries: measured runs 0 s, warm-ups 0 s, \
+             the rest (checks, setups, servers, failed entries) 61 s"
+        );
+    }
 }

@@ -181,7 +181,7 @@ impl Job {
             let mut launcher = Prepared { launcher, prepare: &mut *prepare };
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
             let mut bar =
-                progress::Bar::new(&names, &self.settings, self.quiet).warns(before.warning());
+                progress::Bar::new(&names, &self.settings, self.quiet).warns_of_load(&before);
             let count = arms.len() as u32;
             let question = self.question();
             let settings = &self.settings;

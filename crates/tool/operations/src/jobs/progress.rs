@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use experiment::procedure::{Event, Settings};
 use experiment::sample::Purpose;
 use experiment::stats::stopping::{Rule, min_blocks};
+use host::{Before, Root};
 
 use crate::reporter::{Progress, say};
 
@@ -15,8 +16,9 @@ pub struct Bar {
     rule: Rule,
     progress: Progress,
     is_quiet: bool,
-    /// Printed once the first run has ended: a command that cannot run has one line of error.
-    warning: Option<String>,
+    /// The machine before the runs, until the first run has ended: then it is known what others use, and a command that
+    /// cannot run has one line of error.
+    before: Option<Before>,
     runs: u64,
     /// Estimated number of runs of all arms.
     needed: u64,
@@ -24,6 +26,8 @@ pub struct Bar {
     began: Instant,
     /// Time limit, of which no more than the rest is left.
     limit: Option<Duration>,
+    /// Whether two blocks are made even if the limit is too short.
+    is_soft: bool,
     /// Time spent in runs, with warm-ups, and their number.
     spent: (Duration, u32),
     run_began: Instant,
@@ -38,19 +42,20 @@ impl Bar {
             rule: settings.rule,
             progress: Progress::new(quiet, "starting"),
             is_quiet: quiet,
-            warning: None,
+            before: None,
             runs: 0,
             needed: u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64,
             began: Instant::now(),
             limit: settings.max_seconds.map(Duration::from_secs_f64),
+            is_soft: settings.patience_seconds.is_some(),
             spent: (Duration::ZERO, 0),
             run_began: Instant::now(),
         }
     }
 
-    /// Tells this after the first run, unless quiet.
-    pub fn warns(self, warning: Option<String>) -> Self {
-        Self { warning: warning.filter(|_| !self.is_quiet), ..self }
+    /// Tells after the first run what load others make, unless quiet.
+    pub fn warns_of_load(self, before: &Before) -> Self {
+        Self { before: (!self.is_quiet).then(|| before.clone()), ..self }
     }
 
     /// What is left, from the mean duration of the runs so far: `, about 40 s left`. Empty before the first run ends.
@@ -103,16 +108,22 @@ impl Bar {
             Event::Ended(sample) => {
                 self.runs += u64::from(sample.purpose == Purpose::Measured);
                 self.spent = (self.spent.0 + self.run_began.elapsed(), self.spent.1 + 1);
-                if let Some(warning) = self.warning.take() {
+                let before = self.before.take();
+                if let Some(warning) = before.and_then(|before| before.warning(&Root::real())) {
                     self.progress.aside(|| say(&warning));
                 }
             }
             Event::Short { needed, limit } if !self.is_quiet => {
                 let [needed, limit] = [needed, limit].map(|time| time.as_secs_f64().ceil());
+                let then = match self.is_soft {
+                    false => "it is kept, and there may be no interval",
+                    true => "they are made nevertheless",
+                };
+                let what = if self.is_soft { "its part of --max-time," } else { "--max-time" };
                 self.progress.aside(|| {
                     say(&format!(
-                        "--max-time {limit:.0}s is too short for a verdict: the warm-ups and two blocks of runs take about \
-                         {needed:.0} s; it is kept, and there may be no interval"
+                        "{what} {limit:.0}s is too short for a verdict: the warm-ups and two blocks of runs take about \
+                         {needed:.0} s; {then}"
                     ));
                 });
             }

@@ -18,6 +18,7 @@ use crate::reporter::Progress;
 use crate::{facts, signals};
 
 /// A program or workload to predict.
+#[derive(Debug, Clone)]
 pub enum Subject {
     /// A built-in workload. Its own code generates the stream of accesses.
     Workload(Workload, Settings),

@@ -44,6 +44,16 @@ impl<R: BufRead> Lines<R> {
         FromError::Line { path: self.path.clone(), line: self.number, text, expected }
     }
 
+    /// Makes the error that another report begins at a line.
+    pub fn several(&self, line: u64) -> FromError {
+        FromError::Several { path: self.path.clone(), line, before: line - 1 }
+    }
+
+    /// Number of the last line read.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Makes an error about a file of no format.
     pub fn unknown(&self) -> FromError {
         FromError::Unknown { path: self.path.clone() }

@@ -85,6 +85,20 @@ pub enum FromError {
         /// Expected content.
         expected: &'static str,
     },
+    /// Several reports or runs, whose counts have no sum.
+    #[error(
+        "{0}:{line}: another report begins here, and one is read: `head -n {before} {0} | superpage measure --from -`, \
+         then `tail -n +{line} {0} | superpage measure --from -`",
+        path.display()
+    )]
+    Several {
+        /// The file.
+        path: PathBuf,
+        /// First line of the second report, from 1.
+        line: u64,
+        /// The line before it.
+        before: u64,
+    },
     /// A damaged `perf.data`.
     #[error("{}: byte {offset}: {what}; record it again", path.display())]
     Broken {

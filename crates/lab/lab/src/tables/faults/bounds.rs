@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::super::{Separation, separation};
 use super::Line;
 
 /// Bound of a set of patches and an amount of memory, at a large number of threads.
@@ -29,12 +30,11 @@ pub struct Bound {
 pub struct Order {
     /// Number of pairs.
     pub pairs: u32,
-    /// Number of pairs whose simulated rows have the published order.
+    /// Number of pairs whose simulated rows have the published order, at least half as far apart (of the logarithm of
+    /// the ratio).
     pub right: u32,
 }
 
-/// Minimum ratio of two published rates to count as different.
-const MIN_DIFFERENCE: f64 = 1.05;
 /// Minimum number of threads for a bound: with fewer, nearly all of the time is CPU time.
 const MIN_THREADS: u32 = 32;
 
@@ -68,10 +68,10 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> Option
         for lower in lines.clone().filter(|lower| condition(lower) == condition(higher)) {
             let published =
                 higher.published.pages_per_wall_second / lower.published.pages_per_wall_second;
-            if published > MIN_DIFFERENCE {
+            let simulated = higher.row.pages_per_wall_second / lower.row.pages_per_wall_second;
+            if let Some(separation) = separation(published, simulated) {
                 order.pairs += 1;
-                let is_right = higher.row.pages_per_wall_second > lower.row.pages_per_wall_second;
-                order.right += u32::from(is_right);
+                order.right += u32::from(separation == Separation::Right);
             }
         }
     }

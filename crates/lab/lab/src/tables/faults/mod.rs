@@ -12,9 +12,11 @@ use super::{Role, geometric, typical};
 
 pub use bounds::{Bound, Order};
 pub use builds::Build;
+pub use fit::{Fit, LeftOut, Refit, descend, leave_out};
 
 mod bounds;
 mod builds;
+mod fit;
 #[cfg(test)]
 mod tests;
 
@@ -151,8 +153,8 @@ pub fn published(machine: &str) -> Vec<Published> {
     }
     let join = |(one, per_cpu, per_wall): (Published, Vec<f64>, Vec<f64>)| Published {
         samples: per_wall.len() as u32,
-        pages_per_cpu_second: geometric(&per_cpu).unwrap_or(0.0),
-        pages_per_wall_second: geometric(&per_wall).unwrap_or(0.0),
+        pages_per_cpu_second: geometric(per_cpu).unwrap_or(0.0),
+        pages_per_wall_second: geometric(per_wall).unwrap_or(0.0),
         ..one
     };
     all.into_iter().map(join).collect()
@@ -180,20 +182,25 @@ pub fn lines(
         if !wants(&published, role) {
             continue;
         }
-        let patches: Patches = published.patches.parse()?;
-        let experiment = Experiment {
-            machine: machine.clone(),
-            kernel: patches.kernel(machine),
-            threads: published.threads,
-            size: ByteSize(published.bytes),
-            repetitions: published.repetitions,
-            cache_lines: published.cache_lines,
-            touches: Touches::ALL,
-        };
-        let row = experiment.run(Stepping::Skip)?;
-        lines.push(Line { published, row, role });
+        lines.push(Line { role, ..simulated(machine, published)? });
     }
     Ok(lines)
+}
+
+/// Simulates a published row, as one that is held out.
+fn simulated(machine: &Machine, published: Published) -> Result<Line, FaultsError> {
+    let patches: Patches = published.patches.parse()?;
+    let experiment = Experiment {
+        machine: machine.clone(),
+        kernel: patches.kernel(machine),
+        threads: published.threads,
+        size: ByteSize(published.bytes),
+        repetitions: published.repetitions,
+        cache_lines: published.cache_lines,
+        touches: Touches::ALL,
+    };
+    let row = experiment.run(Stepping::Skip)?;
+    Ok(Line { published, row, role: Role::HeldOut })
 }
 
 /// Simulates every published row of a machine.
@@ -273,6 +280,13 @@ fn peaks(lines: &[Line]) -> Vec<Peak> {
     };
     let mut curves: Vec<_> = lines.iter().map(curve).collect();
     curves.dedup();
+    // Rows with one number of threads have no peak.
+    curves.retain(|which| {
+        let mut threads =
+            lines.iter().filter(|line| curve(line) == *which).map(|line| line.row.threads);
+        let first = threads.next();
+        threads.any(|threads| Some(threads) != first)
+    });
     let peak = |of: &dyn Fn(&Line) -> f64, which: &(String, u64, u32, bool)| {
         let own = lines.iter().filter(|line| curve(line) == *which);
         own.max_by(|a, b| of(a).total_cmp(&of(b))).map(|line| line.row.threads)

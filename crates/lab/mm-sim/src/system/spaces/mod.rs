@@ -43,8 +43,12 @@ pub(crate) struct Spaces {
     last: Option<Place>,
     /// First pages of the mappings of each shared object.
     objects: BTreeMap<u32, Vec<u32>>,
+    /// Processes with a mapping of each fork tree.
+    forks: Vec<Vec<u32>>,
     /// Walks by address, for designs or profiles that need them.
     misses: Option<Misses>,
+    /// Accessed pages of each region in the middle of the window, until they are counted at its end.
+    halves: Vec<u16>,
     /// Cache lines of the page tables that walks read.
     lines: Lines,
     invalidations: Vec<TlbInvalidation>,
@@ -80,6 +84,8 @@ impl Spaces {
             running: NOBODY,
             last: None,
             objects: BTreeMap::new(),
+            forks: Vec::new(),
+            halves: Vec::new(),
             misses: counts_misses.then(Misses::default),
             lines: Lines::default(),
             invalidations: Vec::new(),
@@ -296,6 +302,10 @@ pub(crate) struct Mapping {
     pub pool: Option<u32>,
     /// First page of the original mapping. Parts keep it, because it determines a page's index in its object.
     pub origin: u32,
+    /// Number of the fork tree of private memory that had pages when its process forked.
+    pub fork: Option<u32>,
+    /// Whether a page was ever swapped out.
+    pub was_swapped: bool,
 }
 
 /// A mapping, with its first page.
@@ -584,7 +594,8 @@ impl Misses {
 // Invariants, for tests and once at the end of a run in debug builds.
 
 impl Spaces {
-    /// Checks mappings: non-empty and disjoint, within regions of their process, and known to their shared objects.
+    /// Checks mappings: non-empty and disjoint, within regions of their process, and known to their shared objects and
+    /// fork trees.
     pub(crate) fn verify_mappings(&self) -> Result<(), String> {
         for (number, process) in &self.processes {
             let mut end = 0;
@@ -606,6 +617,11 @@ impl Spaces {
                     && !self.objects.get(&object).is_some_and(known)
                 {
                     return Err(format!("{name}: object {object} does not know it"));
+                }
+                if let Some(fork) = mapping.fork
+                    && !self.forks[fork as usize].contains(number)
+                {
+                    return Err(format!("{name}: fork tree {fork} does not know it"));
                 }
             }
         }

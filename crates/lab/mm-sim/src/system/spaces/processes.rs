@@ -127,6 +127,7 @@ impl Spaces {
         }
         for &(_, mapping) in places {
             self.leave_object(mapping);
+            self.leave_fork(mapping);
         }
     }
 
@@ -152,6 +153,48 @@ impl Spaces {
 
     pub(crate) fn extend(&mut self, (first, mapping): Place) {
         self.own().mappings.insert(first, mapping);
+    }
+
+    /// Marks a mapping of the running process, which forks, as shared with `child`. Returns the number of the fork tree.
+    pub(crate) fn fork_mapping(&mut self, first: u32, child: u32) -> Option<u32> {
+        let (running, next) = (self.running, self.forks.len() as u32);
+        let mapping = self.own().mappings.get_mut(&first)?;
+        let fork = *mapping.fork.get_or_insert(next);
+        if fork == next {
+            self.forks.push(vec![running]);
+        }
+        let processes = &mut self.forks[fork as usize];
+        if !processes.contains(&child) {
+            processes.push(child);
+        }
+        Some(fork)
+    }
+
+    /// Returns whether several processes have mappings of a fork tree.
+    pub(crate) fn is_forked(&self, fork: u32) -> bool {
+        self.forks[fork as usize].len() > 1
+    }
+
+    /// Removes the running process from a fork tree of which it has no mapping left.
+    fn leave_fork(&mut self, mapping: Mapping) {
+        let Some(fork) = mapping.fork else { return };
+        if !self.own().mappings().any(|(_, other)| other.fork == mapping.fork) {
+            let running = self.running;
+            self.forks[fork as usize].retain(|&process| process != running);
+        }
+    }
+
+    /// Records that a page of a mapping was swapped out.
+    pub(crate) fn mark_swapped(&mut self, page: Page) {
+        let process = self.at(page.region()).process;
+        let own = self.processes.get_mut(&process);
+        let below = own.and_then(|own| own.mappings.range_mut(..=page.0).next_back());
+        if let Some((_, mapping)) = below
+            && page.0 < mapping.end
+        {
+            mapping.was_swapped = true;
+            self.last = None;
+        }
     }
 
     pub(crate) fn fork_to(&mut self, child: u32, mappings: Vec<Place>) {

@@ -131,8 +131,37 @@ impl Spaces {
         tables * u64::from(SLOTS)
     }
 
+    /// Notes how many pages of each region were accessed in the first half of the window.
+    pub(crate) fn note_half(&mut self, watched: bool) {
+        self.halves.resize(self.regions.len(), 0);
+        for region in (0..self.region_count()).map(Region) {
+            let of_window =
+                if watched { self.regions[region].has(WATCHED) } else { self.is_sampled(region) };
+            if of_window {
+                self.halves[region.index()] = self.bits(region);
+            }
+        }
+    }
+
+    /// Number of pages of a region whose accessed bits are set.
+    fn bits(&self, region: Region) -> u16 {
+        let entries = self.tables.table(self.regions[region].place);
+        entries.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u16
+    }
+
+    /// Ends a region's window: returns how many of its pages the program accessed. Each access of the stream stands for
+    /// `weight` of them. See docs/decisions/lab-model.md#20.
+    pub(crate) fn accessed(&mut self, region: Region, weight: u32) -> u32 {
+        if self.regions[region].place == NO_TABLE || self.is_large(region) {
+            return 0;
+        }
+        let all = self.bits(region);
+        let half = self.halves.get_mut(region.index()).map_or(0, std::mem::take);
+        likely_accessed(half, all, self.regions[region].resident, weight)
+    }
+
     /// Ends a sample of accesses, whose weight is `newest` percent. Returns the number of entries scanned.
-    pub(crate) fn count_accessed(&mut self, newest: u32) -> u64 {
+    pub(crate) fn count_accessed(&mut self, newest: u32, weight: u32) -> u64 {
         if let Some(misses) = &mut self.misses {
             misses.sample(newest);
         }
@@ -141,8 +170,7 @@ impl Spaces {
             if !self.is_sampled(region) {
                 continue;
             }
-            let entries = self.tables.table(self.regions[region].place);
-            let accessed = entries.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
+            let accessed = self.accessed(region, weight);
             let at = self.regions.extend(region);
             at.coverage =
                 ((u32::from(at.coverage) * (100 - newest) + accessed * newest) / 100) as u16;
@@ -211,6 +239,23 @@ impl Spaces {
 }
 
 // Removal of base pages: unmap, swap out.
+
+/// Number of pages accessed in a window, of a region with `resident` pages, of which the stream accessed `half` in the
+/// window's first half and `all` in the whole window.
+///
+/// Both halves are samples of the pages in use, of about the same size, so `2 * half - all` pages are in both. The
+/// number in use follows from them (Chapman's estimator of capture and recapture, unbiased for small samples). A page in
+/// use escapes one sampled access with probability `1 - all / used`, and `weight` real ones with its power.
+fn likely_accessed(half: u16, all: u16, resident: u16, weight: u32) -> u32 {
+    let [half, all, resident] = [half, all, resident].map(f64::from);
+    let both = (2.0 * half - all).max(0.0);
+    let used = (half + 1.0) * (half + 1.0) / (both + 1.0) - 1.0;
+    let used = used.min(resident).max(all);
+    if used <= all || weight <= 1 {
+        return all as u32;
+    }
+    (used * (1.0 - (1.0 - all / used).powf(f64::from(weight)))).round() as u32
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Emptied {
@@ -329,6 +374,11 @@ impl Spaces {
         }
     }
 
+    /// Sets the maximum number of swapped-out pages. Returns the old one.
+    pub(crate) fn set_swap(&mut self, swap: u64) -> u64 {
+        std::mem::replace(&mut self.swap, swap)
+    }
+
     pub(crate) fn can_swap(&self) -> bool {
         self.swapped < self.swap
     }
@@ -410,5 +460,47 @@ mod tests {
         let (least, most) = (0.9 * near, 0.9 * near + 0.1 * f64::from(machine.memory_cycles));
         assert!(prices.iter().all(|price| (least..1.1 * most).contains(price)), "{prices:?}");
         assert!((prices[0] / prices[1] - 1.0).abs() < 0.05, "{prices:?}");
+    }
+
+    /// Of `used` pages of a region, streams of `weight` access a sample in each half window.
+    #[test]
+    fn what_a_thinned_stream_accessed_is_estimated() {
+        for used in [16u16, 70, 128, 450, 512] {
+            for (sampled, weight) in [(128u32, 1024u32), (512, 1024), (512, 256), (4096, 64)] {
+                let mut random = 0x9e37_79b9_7f4a_7c15u64;
+                let (mut estimates, rounds) = (0.0, 200);
+                for _ in 0..rounds {
+                    let (mut pages, mut half) = ([false; 512], 0);
+                    for at in 0..sampled {
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        pages[(random >> 32) as usize % usize::from(used)] = true;
+                        if at + 1 == sampled / 2 {
+                            half = pages.iter().filter(|&&page| page).count() as u16;
+                        }
+                    }
+                    let all = pages.iter().filter(|&&page| page).count() as u16;
+                    estimates +=
+                        f64::from(likely_accessed(half, all, 512, weight)) / f64::from(rounds);
+                }
+                let error = estimates / f64::from(used) - 1.0;
+                assert!(
+                    error.abs() < 0.16,
+                    "{used} pages, {sampled} accesses of {weight}: {error}"
+                );
+            }
+        }
+    }
+
+    /// Every access is in the stream: what it accessed is what the program accessed.
+    #[test]
+    fn a_whole_stream_is_counted() {
+        for (half, all) in [(0, 0), (0, 7), (3, 6), (200, 300), (512, 512)] {
+            assert_eq!(likely_accessed(half, all, 512, 1), u32::from(all));
+        }
+        assert_eq!(likely_accessed(9, 9, 512, 1024), 9);
+        assert_eq!(likely_accessed(0, 1, 512, 1024), 1);
+        assert!(likely_accessed(100, 200, 150, 1024) <= 200);
     }
 }

@@ -16,7 +16,7 @@ use trace::{Access, Block, Event, Process};
 use units::ByteSize;
 
 use super::{Engine, Stop, System};
-use crate::fragment::{Fragmentation, Place};
+use crate::fragment::Fragmentation;
 use crate::memory::Layout;
 use program::{Op, Program, ops};
 
@@ -56,25 +56,14 @@ impl Run {
         let layout = &conditions.layout;
         let nodes = layout.shape(memory, machine.base_page.bytes(), kernel).expect("it can be so");
         let system = System::new(&machine, policy, memory, nodes, conditions.swap);
-        let mut engine = Engine::new(Naive::new(&machine), system, machine);
+        let mut engine = Engine::new(Naive::new(&machine), system, machine.clone());
         let fragmentation: Fragmentation =
             conditions.fragmentation.parse().expect("a fragmentation");
-        let blocks = u64::from(engine.system.memory.frames() / 512);
-        let mut first = (0, 0);
-        let place = Place { needed: 8, blocks, first_region: 0, first_process: 0, seed: 1 };
-        if let Some(mut program) = fragmentation.program(place) {
-            first = (program.regions(), program.processes());
-            let mut block = Block::default();
-            while program.step(&mut engine.system, &mut block) {
-                if let Err(Stop::IllFormed(what)) =
-                    engine.block(&block, crate::touched::TouchedView::default())
-                {
-                    panic!("the fragmenter: {what}");
-                }
-            }
-        }
+        let under =
+            crate::policy_on(&machine, |scale| design::designs::fragmenting().policy(scale));
+        let first = engine.fragment(&fragmentation, under, 8, 1);
+        let first = first.unwrap_or_else(|what| panic!("the fragmenter: {what}"));
         assert_eq!(engine.system.verify(), Ok(()), "{} after {conditions:?}", design.name);
-        engine.system.begin(first);
         Self {
             engine,
             first,

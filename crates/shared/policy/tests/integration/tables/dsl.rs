@@ -147,7 +147,7 @@ fn all() -> Orders {
 /// Facts about the first touch of an aligned 2 MiB of anonymous memory, in the middle of a large writable mapping.
 pub fn fresh() -> Facts {
     Facts {
-        mapping: Mapping { backing: Backing::Anonymous, advised: None, writable: true },
+        mapping: Mapping { writable: true, ..Mapping::default() },
         place: (512_000, 512_512),
         region: Region {
             inside: true,
@@ -155,7 +155,6 @@ pub fn fresh() -> Facts {
             ends: all(),
             absent: all(),
             unreserved: all(),
-            nothing_shared: true,
             has_writable: true,
             ..Region::default()
         },

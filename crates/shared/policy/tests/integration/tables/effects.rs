@@ -109,6 +109,8 @@ fn is_true(name: &str, design: &Design) -> bool {
         "memory.defer-shift" => says(name, "0") && !says("memory.reclaim", "\"compaction\""),
         // Without the table its keys have their defaults, and each key is tested by itself.
         "estimate" => true,
+        // Random passes complete far fewer reservations; tables/reservations.rs has the border.
+        "preparation.background.budget-reservations" => true,
         // Superpages of a pool are never split.
         "unmapping.on" => says(name, "[]") && says("allocation.form", "\"pool\""),
         _ => false,

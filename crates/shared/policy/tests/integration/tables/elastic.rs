@@ -35,19 +35,15 @@ fn copy(order: u8) -> Action {
 }
 
 pub fn table() -> Table {
-    let thp = Thp { advised: Effort::None, zeros: false, small: Some(4), ..LINUX_6 };
+    let thp =
+        Thp { advised: Effort::None, zeros: false, small: Some(4), compacts: false, ..LINUX_6 };
     let once = Once {
-        physical: Physical { proactiveness: 20, smaller: orders(&[4]), ..PHYSICAL },
+        physical: Physical { smaller: orders(&[4]), ..PHYSICAL },
         path: PATH,
         ahead_non_temporal: None,
         daemons: (
             DAEMONS,
-            vec![
-                (Daemon::Sample, S),
-                (Daemon::Scan, 10 * S),
-                (Daemon::Compact, 500 * MS),
-                (Daemon::Reclaim, 100 * MS),
-            ],
+            vec![(Daemon::Sample, S), (Daemon::Scan, S), (Daemon::Reclaim, 100 * MS)],
         ),
         reads: vec![Reads::ABSENT, Reads::COVERAGE, Reads::OF_CANDIDATES, Reads::MISSES],
         sizes: (orders(&[4, 9]), orders(&[4, 9])),
@@ -59,7 +55,7 @@ pub fn table() -> Table {
     table.extend(candidates(&Scan { referenced: false, worth, ..KHUGEPAGED }));
     table.extend(by_misses());
     table.extend(passes());
-    table.extend(sampling(EPOCHS, (9 * S, S), 50));
+    table.extend(sampling(EPOCHS, (4 * S, S), 50));
     table.extend(launched(TRANSPARENT));
     table
 }
@@ -87,20 +83,20 @@ fn by_misses() -> Table {
 #[rustfmt::skip]
 fn passes() -> Table {
     let best = scan_step(ScanAction::Visit(Candidates::Best));
-    let rank = scan_step(ScanAction::Rank { most: 96, one_process: false });
+    let rank = scan_step(ScanAction::Rank { most: 16, one_process: false });
     let begin = move || on(tick(Daemon::Scan), fresh(), rank);
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);
     let long = || fresh().machine(|machine| machine.spent = 3600 * S);
     vec![
         run("the next candidate misses most; so many in a pass", HINTS, [
-            begin(), then(done(96), fresh(), best), then(DONE, fresh(), best), then(Ended::Unfit, fresh(), best), then(NOTHING, fresh(), PERIOD), begin(),
+            begin(), then(done(16), fresh(), best), then(DONE, fresh(), best), then(Ended::Unfit, fresh(), best), then(NOTHING, fresh(), PERIOD), begin(),
         ]),
         run("nobody misses: the pass ends", HINTS, [begin(), then(NOTHING, fresh(), PERIOD)]),
-        run("no superpage for the copy: a rest", "mm/khugepaged.c: khugepaged_alloc_sleep", [begin(), then(done(96), fresh(), best), then(NO_MEMORY, fresh(), after(10 * S))]),
+        run("no superpage for the copy: a rest", "mm/khugepaged.c: khugepaged_alloc_sleep", [begin(), then(done(16), fresh(), best), then(NO_MEMORY, fresh(), after(S))]),
         run("a pass goes on after a piece of work, without ranking again", HINTS, [
-            begin(), then(done(96), fresh(), best), then(DONE, busy(), MORE), on(tick(Daemon::Scan), fresh(), best),
+            begin(), then(done(16), fresh(), best), then(DONE, busy(), MORE), on(tick(Daemon::Scan), fresh(), best),
         ]),
-        run("it may use all of a CPU", HINTS, [begin(), then(done(96), long(), best), then(DONE, long(), best)]),
+        run("it may use all of a CPU", HINTS, [begin(), then(done(16), long(), best), then(DONE, long(), best)]),
         at("n-th page: no list", HINTS, Event::Grew { before: 0, after: 512 }, fresh(), Action::Nothing),
     ]
 }

@@ -23,10 +23,18 @@ pub struct Scan {
     pub always: bool,
     /// Further facts that a candidate needs.
     pub worth: fn(Facts) -> Facts,
+    /// Effort to get a superpage.
+    pub effort: Effort,
 }
 
-pub const KHUGEPAGED: Scan =
-    Scan { least: 1, swapped: 512, referenced: true, always: true, worth: |facts| facts };
+pub const KHUGEPAGED: Scan = Scan {
+    least: 1,
+    swapped: 512,
+    referenced: true,
+    always: true,
+    worth: |facts| facts,
+    effort: Effort::DirectRetry,
+};
 
 /// A pass scans 8 regions (4096 units, 512 for each) every 10 s; after a failure the daemon rests for 60 s.
 #[rustfmt::skip]
@@ -65,7 +73,7 @@ pub fn candidates(scan: &Scan) -> Table {
     let fit = || (scan.worth)(candidate(scan.least));
     let most = scan.swapped.min(512 - scan.least);
     let swapped = |pages| fit().region(|region| region.swapped = pages);
-    let copy = || copied(Effort::DirectRetry, true);
+    let copy = || copied(scan.effort, true);
     let inspected = Event::Inspected { requested: false };
     let asked = Event::Inspected { requested: true };
     let mut table = vec![

@@ -22,6 +22,8 @@ const RECLAIM: &str = "vm/vm_reserv.c: vm_reserv_reclaim_inactive";
 const PAGEOUT: &str = "vm/vm_pageout.c: vm_pageout_worker";
 const SYNC: &str =
     "Quicksilver, vm/vm_reserv.c: vm_reserv_satisfy_sync_promotion, sync_popthreshold (scripts)";
+const DEFAULT: &str =
+    "Quicksilver, vm/vm_fault.c: vm_fault_hold: OBJT_DEFAULT, backing_object == NULL";
 const RELAX: &str = "Quicksilver, vm/vm_page.c: vm_page_ps_test with vm.relax";
 const COMPACT: &str = "Quicksilver, vm/vm_reserv.c: vm_reserv_evict_inactive, inactive_thre, migrate_budget (scripts)";
 const PREPOP: &str =
@@ -114,7 +116,7 @@ fn promotion(design: &Reserving) -> Table {
     let resident = || fault(if design.relaxed { FaultAction::MapInPlace { writable: true } } else { FaultAction::MapResident { around: design.around } });
     let file = |dirty| fresh().full(dirty).backed(Backing::File { cached: true });
     let not_full = || fresh().full(DIRTY).region(|region| region.reservation = region.reservation.map(|one| Reservation { is_full: false, ..one }));
-    let shared = |dirty| fresh().full(dirty).region(|region| region.nothing_shared = false);
+    let shared = |dirty| fresh().full(dirty).with(|facts| facts.mapping.forked = true);
     vec![
         at("all pages are mapped and written", PROMOTE, mapped, fresh().full(DIRTY), in_place(true)),
         at("all pages are mapped, none is written", PROMOTE, mapped, fresh().full(CLEAN), in_place(false)),
@@ -134,7 +136,7 @@ fn promotion(design: &Reserving) -> Table {
         at("prepared at once, and read", why, read, fresh().full(CLEAN), relaxed(Action::Nothing)),
         at("prepared at once: the mapping ends within", SOFT, write, fresh().full(DIRTY).region(|region| region.inside = false), Action::Nothing),
         at("prepared at once: not all", SOFT, write, not_full(), Action::Nothing),
-        at("prepared at once: something is shared after a fork", why, write, shared(CLEAN), Action::Nothing),
+        at("prepared at once: the memory is shared since a fork", why, write, shared(CLEAN), Action::Nothing),
         at("prepared at once: a file, to be read", SOFT, read, file(CLEAN), in_place(false)),
         at("prepared at once: a file, to be written", SOFT, write, file(CLEAN), Action::Nothing),
     ]
@@ -144,7 +146,7 @@ fn promotion(design: &Reserving) -> Table {
 #[rustfmt::skip]
 fn filling(from: Option<u16>) -> Table {
     let populated = Event::Populated;
-    let fill = Action::Populate { most: u32::MAX };
+    let fill = Action::Populate;
     let bad = |pages| fresh().reserved(pages).region(|region| region.reservation = region.reservation.map(|one| Reservation { is_bad: true, ..one }));
     let Some(from) = from else {
         return vec![
@@ -160,6 +162,8 @@ fn filling(from: Option<u16>) -> Table {
         at("n-th page: all are there", SYNC, populated, fresh().reserved(512), Action::Nothing),
         at("n-th page: it was found unfit", "Quicksilver, vm/vm_reserv.c: vm_reserv_mark_bad", populated, bad(511), Action::Nothing),
         at("n-th page of a file", SYNC, populated, fresh().backed(Backing::File { cached: false }).reserved(511), Action::Nothing),
+        at("n-th page: another process shares the memory since a fork", DEFAULT, populated, fresh().reserved(511).with(|facts| facts.mapping.forked = true), Action::Nothing),
+        at("n-th page: some of the memory was swapped out", DEFAULT, populated, fresh().reserved(511).with(|facts| facts.mapping.was_swapped = true), Action::Nothing),
         at("n-th page where the mapping ends within", SYNC, populated, short(fresh().reserved(511)), Action::Nothing),
         at("n-th page of a heap that may grow", SYNC, populated, short(fresh().backed(Backing::Heap).reserved(511)), fill),
         at("n-th page of a smaller reservation", SYNC, populated, fresh().reserved(511).region(|region| region.reservation = Some(Reservation { order: 4, populated: 15, ..Default::default() })), Action::Nothing),
@@ -222,7 +226,7 @@ fn evacuation() -> Table {
     ]
 }
 
-/// Quicksilver's asynchronous variants: reservations with this many pages are filled, 200,000 pages a second.
+/// Quicksilver's asynchronous variants: reservations with this many pages are filled, up to 200,000 a second.
 #[rustfmt::skip]
 fn background(least: u16) -> Table {
     let waits = |waiting| fresh().machine(|machine| machine.waiting = waiting);
@@ -233,20 +237,25 @@ fn background(least: u16) -> Table {
     vec![
         at("idle time: no reservation waits", PREPOP, tick(Daemon::Fill), waits(0), PERIOD),
         run("the next candidate is the reservation that changed last", PREPOP, [
-            begin(), look(partial(), Action::Populate { most: 200_000 }), then(done(448), waits(1), visit), then(done(1), waits(0), PERIOD),
+            begin(), look(partial(), Action::Populate), then(done(448), waits(1), visit), then(done(1), waits(0), PERIOD),
         ]),
-        run("the budget of a pass: 200,000 pages (the code counts reservations, and never comes to it)", PREPOP, [
-            begin(), then(done(199_999), waits(1), visit), look(partial(), Action::Populate { most: 1 }), then(done(1), waits(1), PERIOD), begin(),
+        run("what a pass completes is counted by reservation: 200,000 pages are few", PREPOP, [
+            begin(), then(done(448), waits(1), visit), then(done(199_552), waits(1), visit), then(done(1), waits(1), visit),
         ]),
-        run("not to be filled: files, short mappings, superpages, pages that a write copies", PREPOP, [
+        run("the budget of a pass: 200,000 reservations", PREPOP,
+            std::iter::once(begin()).chain((1..200_000).map(|_| then(done(448), waits(1), visit))).chain([then(done(448), waits(1), PERIOD), begin()])),
+        run("a reservation that could not be completed is not counted", PREPOP,
+            std::iter::once(begin()).chain((0..200_000).map(|_| then(Ended::Unfit, waits(1), visit)))),
+        run("not to be filled: files, short mappings, superpages, memory shared since a fork", PREPOP, [
             begin(),
             look(partial().backed(Backing::File { cached: false }), Action::Exclude),
             look(partial().region(|region| region.inside = false), Action::Exclude),
             look(partial().superpage(|_| {}), Action::Exclude),
-            look(partial().region(|region| region.has_cow = true), Action::Exclude),
+            look(partial().with(|facts| facts.mapping.forked = true), Action::Exclude),
+            look(partial().with(|facts| facts.mapping.was_swapped = true), Action::Populate),
         ]),
         run("a piece of work is long enough, the pass goes on", PREPOP, [
-            begin(), then(done(199_999), waits(1).machine(|machine| machine.is_piece_done = true), MORE), begin(), then(done(1), waits(1), PERIOD),
+            begin(), then(done(448), waits(1).machine(|machine| machine.is_piece_done = true), MORE), begin(), then(done(1), waits(0), PERIOD),
         ]),
     ]
 }

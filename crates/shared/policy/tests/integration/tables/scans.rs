@@ -2,7 +2,7 @@
 
 use core::cmp::Reverse;
 
-use superpage_policy::rules::{Locking, ResidentCount};
+use superpage_policy::rules::{Effort, Locking, ResidentCount};
 use superpage_policy::{
     Action, Backing, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Page, Physical,
     Policy, Process, Reads, Region, Zeroing,
@@ -88,7 +88,7 @@ pub fn table(preset: &str) -> Option<Table> {
 
 fn ingens(least: u16, periodic: Option<(usize, u64)>) -> Table {
     let mut table = common(DEFERRED);
-    table.extend(candidates(&Scan { least, ..KHUGEPAGED }));
+    table.extend(candidates(&Scan { least, effort: Effort::None, ..KHUGEPAGED }));
     table.extend(worklist(least));
     table.extend(launched(OWN_KERNEL));
     table.extend(idle("idle time: nothing is zeroed ahead, nothing sampled", NO_DAEMON, &REST));
@@ -96,7 +96,7 @@ fn ingens(least: u16, periodic: Option<(usize, u64)>) -> Table {
     let mut daemons = vec![(Daemon::Scan, 10 * S)];
     daemons.extend(periodic.map(|(_, every)| (Daemon::Compact, every)));
     daemons.push((Daemon::Reclaim, 100 * MS));
-    table.extend(settings(PHYSICAL, PATH, ZEROES, &daemons, &[]));
+    table.extend(settings(super::dsl::PHYSICAL, PATH, ZEROES, &daemons, &[]));
     table
 }
 
@@ -110,15 +110,15 @@ fn no_compaction() -> Table {
     vec![at("no compaction behind", source, tick(Daemon::Compact), machine, PERIOD)]
 }
 
-/// A pass compacts at most this many blocks.
+/// A pass migrates at most this many batches.
 #[rustfmt::skip]
 fn periodic_compaction(blocks: usize) -> Table {
-    const KCOMPACTD: &str = "Ingens, osa/hugepage_scan.c: osa_hpage_compactd with compact_sleep_millisecs 100 (ATC'20's scripts)";
+    const KCOMPACTD: &str = "Ingens, mm/compaction.c: compact_pgdat_periodic, osa_cc_counts 20; compact_sleep_millisecs 100 (ATC'20's scripts)";
     let sync = || compact_behind(Compaction::Sync);
     let begin = move || on(tick(Daemon::Compact), fresh(), sync());
     let more = move || then(done(512), fresh(), sync());
     vec![
-        run("periodic compaction: so many blocks in a pass", KCOMPACTD,
+        run("periodic compaction: so many batches in a pass", KCOMPACTD,
             [begin()].into_iter().chain((1..blocks).map(|_| more())).chain([then(done(512), fresh(), PERIOD), begin()])),
         run("periodic compaction: nothing to move ends the pass", KCOMPACTD, [begin(), then(done(0), fresh(), PERIOD)]),
         run("periodic compaction: a piece of work is long enough", KCOMPACTD, [
@@ -220,9 +220,11 @@ fn ranked(design: &HawkEye) -> Table {
         says("which process is served: 8 candidates above bin 1, then the largest overhead, then who waited longest", "HawkEye, mm/ohp.c: ohp_get_target_mm, promotion_metric 0", served, vec![7, 9, 3]),
     ];
     match design.share {
-        Some(share) => table.push(run("a share of a CPU: half of each period", CPU, [
+        Some(share) => table.extend([run("a share of a CPU: half of each period", CPU, [
             begin(), then(done(8), spent(share - 1), best), then(DONE, spent(share), PERIOD),
-        ])),
+        ]), run("a superpage took longer than the share of a period: as long a rest", CPU, [
+            begin(), then(done(8), spent(3 * share), after(3 * share)),
+        ])]),
         None => table.push(run("it may use all of a CPU", CPU, [begin(), then(done(8), spent(3600 * S), best)])),
     }
     table

@@ -114,7 +114,8 @@ impl Row {
         };
         let (asked, refused) = (show::known(self.asked), show::known(self.refused));
         let bytes = words::known(self.bytes, |bytes| ByteSize(bytes).to_string());
-        let (means, by) = (self.means.to_string(), self.by.to_string());
+        let by = if self.by == super::NO_ACTOR { "-" } else { self.by };
+        let (means, by) = (self.means.to_string(), by.to_string());
         vec![self.rule.clone(), asked, done, bytes, refused, means, by, when]
     }
 }

@@ -8,7 +8,7 @@ use std::io::BufRead;
 
 use super::super::lines::Lines;
 use super::super::reading::{FromError, Reading};
-use super::{ONE_REPORT, Row, is_known};
+use super::{Row, is_known};
 use crate::count::{Count, Gap};
 
 /// What a row's count is of.
@@ -32,6 +32,8 @@ pub(super) struct Counters {
     has_report: bool,
     cgroup: Option<String>,
     last_interval: f64,
+    /// Number of the first line about an event and part that had a line before; 0: none.
+    first_again: u64,
 }
 
 /// The lines about one event in one part. If there are several, the event was counted in several groups, each of which
@@ -105,7 +107,7 @@ impl Counters {
             // The time of intervals begins anew with each run.
             let time = row.interval.parse().unwrap_or(0.0);
             if time < self.last_interval {
-                return bad(ONE_REPORT);
+                return Err(lines.several(lines.number()));
             }
             self.last_interval = time;
         }
@@ -142,6 +144,9 @@ impl Counters {
         });
         let cell = self.cells.entry((scope, event_number, part_number)).or_default();
         cell.lines += 1;
+        if cell.lines == 2 && self.first_again == 0 {
+            self.first_again = lines.number();
+        }
         if let Some(value) = row.value {
             cell.values += 1;
             cell.sum += value;
@@ -170,7 +175,7 @@ impl Counters {
         }
         self.cells.retain(|(of, ..), _| *of == scope);
         if self.cells.len() > 1 && self.cells.values().all(|cell| cell.lines > 1) {
-            return Err(lines.bad("every event twice", ONE_REPORT));
+            return Err(lines.several(self.first_again));
         }
         // The cells of each event, by part, in the order of the file.
         let mut rows: Vec<Vec<(usize, Cell)>> = vec![Vec::new(); self.events.len()];

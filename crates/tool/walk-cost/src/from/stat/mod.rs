@@ -83,7 +83,6 @@ impl Dialect {
     }
 }
 
-const ONE_REPORT: &str = "one report a file; split the file, or keep the report to read";
 const ROW: &str = "a count and its event, as perf stat prints them (metrics without counts, --metric-only, do not tell)";
 
 /// Reads a file from its first line in `dialect` on.
@@ -108,11 +107,11 @@ pub(super) fn read<R: BufRead>(
             counters = Counters::default();
         }
         if line.starts_with("# started on") && !counters.is_empty() {
-            return Err(lines.bad(&line, ONE_REPORT));
+            return Err(lines.several(lines.number()));
         }
         match dialect.line(&line) {
             Line::Row(row) => counters.add(row, in_report, &lines)?,
-            Line::Begin if counters.has_report() => return Err(lines.bad(&line, ONE_REPORT)),
+            Line::Begin if counters.has_report() => return Err(lines.several(lines.number())),
             Line::Begin => {
                 (in_report, doubtful) = (true, None);
                 counters.begin();

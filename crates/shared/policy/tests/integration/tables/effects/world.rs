@@ -164,7 +164,7 @@ impl World {
             Action::MakeSuperpage { how: How::Copy { .. }, .. } => seen.copied = true,
             Action::Fault(FaultAction::MapZeros { order }) => seen.zeros |= order > 0,
             Action::Fault(FaultAction::Reserve { .. }) => seen.reserved = true,
-            Action::Populate { .. } => seen.prepared = true,
+            Action::Populate => seen.prepared = true,
             Action::Demote
             | Action::Fault(FaultAction::DemoteAndCopy | FaultAction::Demote)
             | Action::Daemon(DaemonAction::Watch(WatchAction::Begin { .. })) => seen.demoted = true,

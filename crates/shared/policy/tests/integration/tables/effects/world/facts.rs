@@ -20,6 +20,8 @@ impl World {
             },
             advised: [None, Some(true), Some(false)][random.of(3)],
             writable: random.percent(85),
+            forked: random.percent(20),
+            was_swapped: random.percent(10),
         };
         let extent = Extent {
             order: [0, 9, 10][random.of(3)],
@@ -70,7 +72,6 @@ impl World {
             unreserved: random.orders(),
             reservation,
             dirty,
-            nothing_shared: random.percent(80),
             accessed: random.percent(60),
             coverage: random.pages(),
             is_protected: random.percent(10),
