@@ -136,7 +136,7 @@ pub struct Shortage {
     pub had: u64,
     /// Bytes that lie on other pages or were refused.
     pub missing: u64,
-    /// The most frequent reason other than forks; `None`: unknown.
+    /// The most frequent reason that the pool did not serve; `None`: unknown.
     pub why: Option<Reason>,
 }
 
@@ -150,8 +150,14 @@ impl Shortage {
     ) -> Option<Self> {
         let all = |column| Kind::ALL.iter().map(|kind| bytes(*kind, column)).sum::<u64>();
         let (given, missing) = (all(Column::Hugetlb), all(Column::FellBack) + all(Column::Refused));
-        let others = Reason::ALL.into_iter().filter(|why| *why != Reason::Forked);
-        let why = others.max_by_key(|why| times(*why)).filter(|why| times(*why) > 0);
+        // Why the pool did not serve, not why no THP were to be had in its place.
+        let of_pool = Reason::ALL.into_iter().filter(|why| {
+            !matches!(
+                why,
+                Reason::Forked | Reason::Fragmented | Reason::Compacted | Reason::Smaller
+            )
+        });
+        let why = of_pool.max_by_key(|why| times(*why)).filter(|why| times(*why) > 0);
         let is_copied = why.is_none() && times(Reason::Forked) > 0;
         if missing == 0 || is_copied || page == 0 {
             return None;
@@ -367,6 +373,11 @@ mod tests {
         let why = [(reason(Reason::PoolShort), 5), (reason(Reason::Forked), 9)];
         let all = [&some[..], &why].concat();
         assert_eq!(of(&all), short(33, 2, (62 << 20) + 1, Some(Reason::PoolShort)));
+        // Nor do THP that were not to be had in place of the pool's pages say why the pool was short.
+        for why in [Reason::Fragmented, Reason::Compacted, Reason::Smaller] {
+            let all = [&all[..], &[(reason(why), 5)]].concat();
+            assert_eq!(of(&all).unwrap().why, Some(Reason::PoolShort), "{why:?}");
+        }
         // Copies of forked children do not count as a shortage.
         assert_eq!(of(&[some[1], (reason(Reason::Forked), 9)]), None);
     }

@@ -57,14 +57,23 @@ pub(crate) fn range(key: &str) -> Option<&'static str> {
 /// Returns the warnings about a valid design.
 pub(crate) fn warnings(design: &Design) -> Vec<Problem> {
     let rules = warnings::RULES.iter().filter(|rule| (rule.broken)(&design.rules));
-    let problem = |rule: &Rule| problem(&write::entries(design), design, rule.keys[0], rule.says);
+    let entries = write::entries(design);
+    let problem = |rule: &Rule| problem(&entries, design, rule.keys[0], rule.says, &|_| true);
     rules.map(problem).collect()
 }
 
 /// An error or warning about a key: its value and the text. A text may speak of the pages of the design's largest size.
-fn problem(entries: &[Entry], design: &Design, key: &str, says: &str) -> Problem {
+/// `is_set`: whether the design's author wrote a key.
+fn problem(
+    entries: &[Entry],
+    design: &Design,
+    key: &str,
+    says: &str,
+    is_set: &dyn Fn(&str) -> bool,
+) -> Problem {
     let value = entries.iter().find(|entry| entry.key == key);
-    let value = value.map_or(String::new(), |entry| format!("{}: ", entry.value));
+    let default = if is_set(key) { "" } else { " (default)" };
+    let value = value.map_or(String::new(), |entry| format!("{}{default}: ", entry.value));
     let what = value + &says.replace(PAGES, &pages_of(design));
     Problem { line: None, key: key.to_string(), what }
 }
@@ -84,10 +93,13 @@ fn pages_of(design: &Design) -> String {
 const NAME: &str = "must be lower-case letters, digits, dots and dashes, and begin with a letter";
 const SUMMARY: &str = "must be one line, without control characters";
 
-/// Returns an error for each violated rule, with the rule's keys.
-pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)> {
+/// Returns an error for each violated rule, with the rule's keys. `is_set`: whether the design's author wrote a key.
+pub(crate) fn broken(
+    design: &Design,
+    is_set: &dyn Fn(&str) -> bool,
+) -> Vec<(&'static [&'static str], Problem)> {
     let entries = write::entries(design);
-    let problem = |key: &str, says: &str| problem(&entries, design, key, says);
+    let problem = |key: &str, says: &str| problem(&entries, design, key, says, is_set);
     let texts = [
         ("name", NAME, predicates::bad_name(&design.name)),
         ("summary", SUMMARY, design.summary.contains(char::is_control)),
@@ -103,5 +115,5 @@ pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)>
 }
 
 pub(crate) fn problems(design: &Design) -> Vec<Problem> {
-    broken(design).into_iter().map(|(_, problem)| problem).collect()
+    broken(design, &|_| true).into_iter().map(|(_, problem)| problem).collect()
 }

@@ -28,7 +28,7 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     }
     // Skip rules about keys that could not be parsed: the rules would see the keys' defaults.
     let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
-    for (others, mut problem) in check::broken(design) {
+    for (others, mut problem) in check::broken(design, &|key| lines.contains_key(key)) {
         let keys = || [problem.key.as_str()].into_iter().chain(others.iter().copied());
         if keys().any(|key| unread.iter().any(|bad| concerns(bad, key))) {
             continue;

@@ -44,7 +44,7 @@ pub enum ReadError {
         expected: &'static str,
     },
     /// A system call failed.
-    #[error(transparent)]
+    #[error("{}{}", .0, of_call(.0))]
     Sys(#[from] sys::SysError),
 }
 
@@ -181,6 +181,10 @@ impl ReadError {
     }
 }
 
+fn of_call(error: &sys::SysError) -> &'static str {
+    remedy(Path::new(&error.on), &error.source)
+}
+
 fn remedy(path: &Path, source: &io::Error) -> &'static str {
     let of_process = path.components().any(|c| {
         let name = c.as_os_str().as_encoded_bytes();
@@ -308,4 +312,20 @@ pub fn numbered<'a>(
     text.lines().enumerate().map(move |(index, line)| {
         (line, move |expected| ReadError::malformed(path, index + 1, line, expected))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_denied_has_the_remedy_of_a_file_that_is() {
+        let denied = |on: &str| {
+            let source = io::ErrorKind::PermissionDenied.into();
+            ReadError::Sys(sys::SysError { call: "open", on: on.to_string(), source }).to_string()
+        };
+        let process = denied("/proc/28323/pagemap");
+        assert!(process.ends_with("; run as the process's owner or root (CAP_SYS_PTRACE)"));
+        assert!(denied("/proc/kpageflags").ends_with("; run as root"));
+    }
 }

@@ -165,6 +165,24 @@ impl Look {
     }
 }
 
+/// Fails if a process cannot be looked at, as [`advise`] would.
+///
+/// # Errors
+/// perf or the memory of the process cannot be read.
+pub fn check(root: &Root, process: &Process) -> Result<(), AdviceError> {
+    open(root, process)?;
+    Sampler::open(root, process)?;
+    Ok(())
+}
+
+/// Opens the memory of a process.
+fn open(root: &Root, process: &Process) -> Result<Peek<Running>, AdviceError> {
+    Peek::open(process.pid, root.page_size()).map_err(|error| match process.is_running(root) {
+        true => AdviceError::Code(error),
+        false => SpaceError::Ended.into(),
+    })
+}
+
 /// Looks at a process for `time`; `goes_on` ends the look by returning false. `prices` are those of this machine.
 ///
 /// # Errors
@@ -176,12 +194,7 @@ pub fn advise(
     prices: &Costs,
     goes_on: impl FnMut(Duration) -> bool,
 ) -> Result<Advice, AdviceError> {
-    let mut peek = Peek::open(process.pid, root.page_size()).map_err(|error| {
-        match process.is_running(root) {
-            true => AdviceError::Code(error),
-            false => SpaceError::Ended.into(),
-        }
-    })?;
+    let mut peek = open(root, process)?;
     // Before the samples: a process that ends meanwhile leaves no address space to read.
     let before = AddressSpace::read(root, process)?;
     let own = sys::param::thread_cpu_time();
@@ -360,8 +373,7 @@ fn regions(
             }
             let to =
                 accesses.seen.iter().filter(|seen| (start..end).contains(&seen.access.address));
-            let first = start - start % superpage;
-            let saved: f64 = estimate.by_block.range(first..end).map(|(_, saved)| saved).sum();
+            let saved: f64 = estimate.by_page.range(start..end).map(|(_, saved)| saved).sum();
             Region {
                 start,
                 end,
@@ -400,6 +412,57 @@ pub fn largest(root: &Root, processes: Vec<Process>, most: usize) -> (Vec<Proces
 mod tests {
     use super::*;
     use crate::model::tests::prices;
+
+    #[test]
+    fn what_a_block_saves_is_of_the_mapping_that_was_accessed() {
+        use host::process::{Device, Mapping};
+        use services::{Block, Pages};
+
+        const MIB: u64 = 1 << 20;
+        let size = |bytes| PageSize::new(bytes).unwrap();
+        // Two mappings that meet in the middle of a block.
+        let extent = |start: u64, end: u64| Extent {
+            mapping: Mapping {
+                start,
+                end,
+                readable: true,
+                writable: true,
+                executable: false,
+                sharing: Sharing::Private,
+                offset: 0,
+                device: Device { major: 0, minor: 0 },
+                inode: 0,
+                name: String::new(),
+            },
+            kind: MappingKind::Anonymous,
+            pages: Default::default(),
+            blocks: vec![Block { start: 4 * MIB, pages: Pages { base: 256, ..Pages::default() } }],
+        };
+        let mut process = Process::read(&Root::real(), sys::param::own_pid()).unwrap().unwrap();
+        process.pid = Pid(1);
+        let space = AddressSpace {
+            process,
+            superpage: size(2 * MIB),
+            base: size(4096),
+            longest_hold: Duration::ZERO,
+            extents: vec![extent(2 * MIB, 5 * MIB), extent(5 * MIB, 8 * MIB)],
+        };
+        let accesses = Accesses {
+            seen: Vec::new(),
+            windows: Vec::new(),
+            lost: 0,
+            without: 0,
+            unreadable: 0,
+            counts: Default::default(),
+            shifts: crate::memory::Shifts::of(&space),
+        };
+        let by_page = std::collections::BTreeMap::from([(4 * MIB, 0.1), (5 * MIB - 4096, 0.2)]);
+        let estimate = Estimate { by_page, ..Estimate::default() };
+        let regions = regions(&space, &accesses, &estimate, 1.0);
+        let saved = |start| regions.iter().find(|one| one.start == start).unwrap().saved;
+        assert!((saved(2 * MIB) - 0.3).abs() < 1e-12, "{regions:?}");
+        assert_eq!(saved(5 * MIB), 0.0, "{regions:?}");
+    }
 
     /// A thread that updates random words of a mapping: nearly all samples are at accesses to it, and replays go on there.
     #[test]

@@ -24,7 +24,7 @@ mod sampler;
 mod streams;
 mod verdict;
 
-pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, largest};
+pub use advice::{Advice, AdviceError, Contiguity, Look, Region, advise, check, largest};
 pub use combine::{Failed, Footprint, Group, by_service};
 pub use damon::Damon;
 pub use fleet::{

@@ -59,8 +59,9 @@ impl Costs {
 pub struct Estimate {
     /// Share of the sampled time that superpages would save, 0 to 1.
     pub saved: f64,
-    /// The part of `saved` of each superpage-sized block, by the block's first address.
-    pub by_block: BTreeMap<u64, f64>,
+    /// The part of `saved` of each base page, by its first address. Mappings may meet within a superpage-sized block, never
+    /// within a page.
+    pub by_page: BTreeMap<u64, f64>,
     /// Share of the samples that are to accesses in order.
     pub sequential: f64,
     /// Effective number of base pages in use in random order.
@@ -130,10 +131,10 @@ impl<'a> Model<'a> {
         }
         let eligible = |one: &Seen| orders.is_sequential(one) && matches!(one.on, On::Base { .. });
         let number = seen.iter().filter(|one| eligible(one)).count() as f64;
-        let by_block = &mut result.by_block;
+        let by_page = &mut result.by_page;
         let mut add = |one: &Seen, saved: f64| {
-            let start = one.access.address >> shifts.superpage << shifts.superpage;
-            *by_block.entry(start).or_default() += saved;
+            let start = one.access.address >> shifts.base << shifts.base;
+            *by_page.entry(start).or_default() += saved;
         };
         for one in seen {
             let share = orders.waits(one.access.site) / self.total;

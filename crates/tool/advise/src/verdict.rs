@@ -182,7 +182,7 @@ impl Accesses {
         let model = Model::new(&self.seen, &self.windows, total, prices, self.shifts, &orders);
         let mut mid = model.estimate(&self.seen, model.windows());
         mid.saved *= scale;
-        mid.by_block.values_mut().for_each(|saved| *saved *= scale);
+        mid.by_page.values_mut().for_each(|saved| *saved *= scale);
         let fault = prices.accesses.faults;
         let per_fault = (fault.base - fault.superpage / 512.0).max(0.0) * 1e-9;
         let by_faults = (faults_per_second.unwrap_or(0.0) * per_fault).min(1.0 - user_share);

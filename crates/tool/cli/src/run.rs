@@ -370,7 +370,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 /// Names the kind of pages of memory that did not get the requested pages, if known.
 fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
     match (plan.pages, fallback) {
-        (Pages::Hugetlb(_), Fallback::Thp) => "THP",
+        (Pages::Hugetlb(_), Fallback::Thp) => "THP or base pages",
         _ => "base pages",
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use host::Root;
+use host::{Root, Thp};
 use prediction::{Curve, Faults, Frames, Near, Pair, Prices, Sequential};
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
@@ -39,6 +39,9 @@ const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum size of the largest footprint, in bytes; larger than every cache.
 const MIN_FOOTPRINT: usize = 256 << 20;
 
+/// Most superpages in succession that are asked for in vain, as each such request compacts all memory.
+const MAX_FAILURES: u32 = 32;
+
 /// Why there are no prices.
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
@@ -52,22 +55,49 @@ pub enum PricesError {
     )]
     NoSuperpages,
     /// The memory is not on the requested pages.
-    #[error(
-        "memory prices: only {got} of {of} requested are on {on}; free memory may be short or \
-         fragmented, or THP off (never): superpage pool, \
-         /sys/kernel/mm/transparent_hugepage/enabled"
-    )]
+    #[error("memory prices: only {got} of {of} requested are on {}", .on.with_remedy())]
     NotGot {
         /// Bytes on the requested pages.
         got: ByteSize,
         /// Bytes requested.
         of: ByteSize,
         /// The requested pages.
-        on: &'static str,
+        on: Wanted,
     },
     /// Cancelled.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Pages that prices were to be measured on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Base pages.
+    Base,
+    /// Superpages that were split.
+    Split,
+    /// Superpages; whether THP is off for memory that asks for it (`never`).
+    Superpages {
+        /// `enabled` is `never`, and the kernel made none on request either.
+        thp_off: bool,
+    },
+}
+
+impl Wanted {
+    fn with_remedy(self) -> &'static str {
+        match self {
+            Self::Base => "base pages; free memory is short",
+            Self::Split => "split superpages; this kernel does not split them on advice",
+            Self::Superpages { thp_off: true } => {
+                "superpages: THP is off; as root: echo madvise > \
+                 /sys/kernel/mm/transparent_hugepage/enabled"
+            }
+            Self::Superpages { thp_off: false } => {
+                "superpages, also after compaction for each: free memory is short or fragmented; as \
+                 root: sysctl -w vm.compact_memory=1"
+            }
+        }
+    }
 }
 
 /// Measurements of one or several visits, from which prices are computed. The load of a shared host and the positions
@@ -398,12 +428,15 @@ impl Side {
         if got < bytes as u64 && advice == Advice::HugePage {
             // Compaction may provide superpages that faults did not get without waiting. The read-back below verifies
             // it.
-            let _ = side.memory.advise(Advice::Collapse);
+            collapse(&mut side.memory, superpage);
             got = side.got(advice).unwrap_or(got);
         }
         // A few missing superpages do not change a price.
         if got < bytes as u64 / 100 * 95 {
-            let on = if advice == Advice::HugePage { "superpages" } else { "base pages" };
+            let on = match advice {
+                Advice::HugePage => Wanted::Superpages { thp_off: thp_is_off(&Root::real()) },
+                _ => Wanted::Base,
+            };
             return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
         }
         Ok(side)
@@ -424,7 +457,7 @@ impl Side {
         if let Some(got) = side.got(Advice::NoHugePage).filter(|got| *got < bytes as u64 / 100 * 95)
         {
             let (got, of) = (ByteSize(got), ByteSize(bytes as u64));
-            return Err(PricesError::NotGot { got, of, on: "split superpages" });
+            return Err(PricesError::NotGot { got, of, on: Wanted::Split });
         }
         side.memory.advise(Advice::NoHugePage)?;
         side.memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 0);
@@ -464,6 +497,27 @@ impl Side {
     }
 }
 
+/// Asks for each superpage that faults did not get. A request for all memory ends at the first superpage for which the
+/// kernel finds no block of memory (madvise_collapse() in mm/khugepaged.c); the next request often succeeds.
+fn collapse(memory: &mut Mapping, superpage: PageSize) {
+    let length = superpage.bytes() as usize;
+    let mut failures = 0;
+    for start in (0..memory.len()).step_by(length) {
+        match memory.advise_range(start..start + length, Advice::Collapse) {
+            Ok(()) => failures = 0,
+            Err(_) => failures += 1,
+        }
+        if failures > MAX_FAILURES {
+            break;
+        }
+    }
+}
+
+fn thp_is_off(root: &Root) -> bool {
+    let enabled = Thp::from_root(root).and_then(|thp| thp.enabled);
+    enabled.is_some_and(|enabled| enabled.is("never"))
+}
+
 #[derive(Default)]
 struct Point {
     /// Number of accesses per sample. The warming round sets it so that a sample fills a slice.
@@ -501,4 +555,45 @@ impl Point {
 /// Returns the median; 0 for an empty list, before the first visit.
 fn middle(times: &[f64]) -> f64 {
     median(&mut times.to_vec()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superpage_that_cannot_be_made_does_not_keep_the_next_from_being_made() {
+        let superpage = Thp::pmd_size_of(&Root::real()).ok();
+        testkit::require!(superpage.is_some(), "no transparent superpages");
+        testkit::lock_machine!(shared);
+        let superpage = superpage.unwrap();
+        let length = superpage.bytes() as usize;
+        let mut memory = Mapping::aligned(3 * length, superpage).unwrap();
+        memory.advise(Advice::NoHugePage).unwrap();
+        memory.bytes_mut().fill(1);
+        for start in [0, 2 * length] {
+            memory.advise_range(start..start + length, Advice::HugePage).unwrap();
+        }
+        // Whether one is to be had at all.
+        let made = memory.advise_range(0..length, Advice::Collapse);
+        testkit::require!(made.is_ok(), "no superpage to be had just now: {made:?}");
+        let found = pages_of(&memory);
+        testkit::require!(found.is_some(), "the kernel does not report page sizes");
+        collapse(&mut memory, superpage);
+        assert_eq!(pages_of(&memory).unwrap().huge.bytes(), 2 * superpage.bytes());
+    }
+
+    #[test]
+    fn the_remedy_is_that_of_the_cause() {
+        let line = |on| {
+            let (got, of) = (ByteSize::mib(190), ByteSize::mib(256));
+            PricesError::NotGot { got, of, on }.to_string()
+        };
+        let short = line(Wanted::Superpages { thp_off: false });
+        assert!(short.ends_with("as root: sysctl -w vm.compact_memory=1"), "{short}");
+        assert!(!short.contains("transparent_hugepage"), "{short}");
+        let off = line(Wanted::Superpages { thp_off: true });
+        assert!(off.ends_with("> /sys/kernel/mm/transparent_hugepage/enabled"), "{off}");
+        assert!(!off.contains("compact_memory"), "{off}");
+    }
 }

@@ -27,6 +27,9 @@ impl Cause {
     }
 }
 
+/// By rule, in the order of [`Cause::ALL`]: the number of extents that were wanted and not made, and of those held.
+pub(crate) type Left = [(u64, u64); 3];
+
 /// Counts of one rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
@@ -46,6 +49,11 @@ pub struct Account {
     pub failed: BTreeMap<&'static str, u64>,
     /// Number of superpages whose memory was unmapped, or whose process ended, before they were made.
     pub gone: u64,
+    /// Number of superpages that waited at the end, because making them would have held the program up for over 2 % of its
+    /// CPU time.
+    pub waiting: u64,
+    /// Number of superpages that were not made, because too much filled memory is unused.
+    pub held: u64,
     /// Delay from when memory qualified to when it was a superpage; `None`: no superpage was made.
     pub latency: Option<Latency>,
 }
@@ -69,9 +77,19 @@ impl Latency {
 
 impl Account {
     pub(crate) fn new(cause: Cause) -> Self {
-        let (wanted, made, in_place, filled, filled_pages, gone) = (0, 0, 0, 0, 0, 0);
-        let (failed, latency) = (BTreeMap::new(), None);
-        Self { cause, wanted, made, in_place, filled, filled_pages, failed, gone, latency }
+        Self {
+            cause,
+            wanted: 0,
+            made: 0,
+            in_place: 0,
+            filled: 0,
+            filled_pages: 0,
+            failed: BTreeMap::new(),
+            gone: 0,
+            waiting: 0,
+            held: 0,
+            latency: None,
+        }
     }
 }
 

@@ -64,15 +64,20 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
 /// remedy.
 pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
-    sys::pidfd::may_collapse().map_err(|error| match error.errno() {
-        libc::EPERM => format!(
-            "superpages cannot be made in another process: {error}; this needs CAP_SYS_NICE: run superpage \
-             as root, or let all its users do this: `setcap cap_sys_nice,cap_perfmon+ep` on its file"
-        ),
-        libc::ENOSYS | libc::EINVAL => {
-            format!("superpages cannot be made in another process: {error}; this needs Linux 6.1")
+    sys::pidfd::may_collapse().map_err(|error| {
+        // Without the pid: it is that of a child which only served the trial.
+        let what = format!(
+            "superpages of another process can be neither made nor split: {}: {}",
+            error.call, error.source
+        );
+        match error.errno() {
+            libc::EPERM => format!(
+                "{what}; this needs CAP_SYS_NICE: run superpage as root, or let all its users do this: \
+                 `setcap cap_sys_nice,cap_perfmon+ep` on its file"
+            ),
+            libc::ENOSYS | libc::EINVAL => format!("{what}; this needs Linux 6.1"),
+            _ => what,
         }
-        _ => format!("superpages cannot be made in another process: {error}"),
     })
 }
 
@@ -168,9 +173,9 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
                      where this is permitted"
                 }
                 Fresh::BasePages => {
-                    "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
-                     that takes no more than 2 % of the program's time beyond the faults that it saves; full ones once the \
-                     program rests"
+                    "superpage copies its pages into one (MADV_COLLAPSE) after they qualified; while the program runs, \
+                     copies may hold it up for 2 % of its CPU time beyond the faults that they save; full ones wait until \
+                     the program rests"
                 }
             }),
         );
@@ -203,8 +208,8 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
             "mapping.scan",
             "a thread of the kernel copies base pages into superpages",
             Some(
-                "superpage asks the kernel to (MADV_COLLAPSE), as long as that takes no more than 2 % of the program's time; \
-                 all regions with pages count as accessed",
+                "superpage asks the kernel to (MADV_COLLAPSE); while the program runs, that may hold it up for 2 % of its \
+                 CPU time; all regions with pages count as accessed",
             ),
         );
     }

@@ -14,6 +14,7 @@ use sys::pidfd::PidFd;
 use sys::procmap::Procmap;
 use units::Pid;
 
+use crate::account::Left;
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
 
 /// Maximum ticks between looks while no fault is seen, because some pages appear without a fault.
@@ -48,7 +49,7 @@ pub(crate) struct Process {
     inherited: BTreeSet<u64>,
     /// For earlier programs of this process: number of extents that were wanted and not made, and of extents that were
     /// held.
-    left: (u64, u64),
+    left: Left,
     /// Whether the process has a userfaultfd, and until when that is cached, in ticks.
     userfaultfd: (bool, u64),
 }
@@ -139,7 +140,7 @@ impl Process {
             spans: Vec::new(),
             mapped: Vec::new(),
             inherited: superpages_of(after.parent),
-            left: (0, 0),
+            left: Left::default(),
             userfaultfd: (true, 0),
         })
     }
@@ -151,11 +152,14 @@ impl Process {
 
     /// Returns the number of extents that were wanted and not made, and of extents that were held. Counts this program
     /// and those that the process executed before.
-    pub(crate) fn left(&self) -> (u64, u64) {
-        let open = || self.extents.values().filter(|extent| !extent.is_huge);
-        let unmade = open().filter(|extent| extent.is_wanted).count() as u64;
-        let held = open().filter(|extent| extent.is_held).count() as u64;
-        (self.left.0 + unmade, self.left.1 + held)
+    pub(crate) fn left(&self) -> Left {
+        let mut left = self.left;
+        for extent in self.extents.values().filter(|extent| !extent.is_huge) {
+            let (unmade, held) = &mut left[extent.cause as usize];
+            *unmade += u64::from(extent.is_wanted);
+            *held += u64::from(extent.is_held);
+        }
+        left
     }
 
     /// Looks at the whole process if it took faults since the last look; `None`: it took none. The error [is

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Account, Cause, Delays};
+use crate::account::{Account, Cause, Delays, Left};
 use crate::extent::{Extent, PAGES};
 use crate::make;
 
@@ -43,8 +43,8 @@ pub struct Report {
     /// unused.
     #[serde(default, deserialize_with = "units::count")]
     pub held: u64,
-    /// Number of extents that waited at the program's end, because more copying would have taken over 2 % of its time;
-    /// part of `unmade`.
+    /// Number of extents that waited at the program's end, because making them would have held it up for over 2 % of its
+    /// CPU time; part of `unmade`.
     #[serde(default, deserialize_with = "units::count")]
     pub waiting: u64,
     /// Number of extents that had pages.
@@ -137,11 +137,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Records that the policy wants a superpage, by the rule `cause`.
+    /// Records that the policy wants a superpage, by the rule `cause`. It stays that of the first rule that wanted it, so
+    /// that a rule's superpages are made, refused or left of those that it wanted.
     pub(crate) fn wants(&mut self, extent: &mut Extent, cause: Cause) {
-        let is_known = extent.is_wanted || extent.is_held;
-        self.accounts[cause as usize].wanted += u64::from(!is_known);
-        (extent.is_wanted, extent.is_held, extent.cause) = (true, false, cause);
+        if !extent.is_wanted && !extent.is_held {
+            self.accounts[cause as usize].wanted += 1;
+            extent.cause = cause;
+        }
+        (extent.is_wanted, extent.is_held) = (true, false);
     }
 
     /// Records that this extent became a superpage. `stayed`: in the frame of its pages.
@@ -172,12 +175,16 @@ impl Tally {
         self.accounts[extent.cause as usize].gone += 1;
     }
 
-    /// Records how many wanted extents a process left without a superpage, and how many it left held.
-    /// `waits`: the extents without a superpage waited for credit.
-    pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
-        self.report.unmade += unmade;
-        self.report.held += held;
-        self.report.waiting += if waits { unmade } else { 0 };
+    /// Records what a process left. `waits`: the extents without a superpage waited for credit.
+    pub(crate) fn leaves(&mut self, left: Left, waits: bool) {
+        for (account, (unmade, held)) in self.accounts.iter_mut().zip(left) {
+            let waiting = if waits { unmade } else { 0 };
+            self.report.unmade += unmade;
+            self.report.held += held;
+            self.report.waiting += waiting;
+            account.held += held;
+            account.waiting += waiting;
+        }
     }
 
     pub(crate) fn failed(&mut self, extent: &Extent, errno: Option<i32>) {
@@ -203,7 +210,9 @@ impl Tally {
             .zip(all.within(95))
             .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
         if self.report.made == 0 && !self.report.failed.is_empty() {
-            self.report.waiting = 0; // all extents were tried, so none waited
+            // All extents were tried, so none waited.
+            self.report.waiting = 0;
+            self.report.accounts.iter_mut().for_each(|account| account.waiting = 0);
         }
         self.report
     }
@@ -229,6 +238,26 @@ fn reason(errno: Option<i32>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_rule_wanted_is_made_or_left_by_the_same_rule() {
+        let mut tally = Tally::default();
+        let mut extent = Extent { populated: 64, ..Extent::default() };
+        tally.wants(&mut extent, Cause::Mapping);
+        tally.wants(&mut extent, Cause::Scan);
+        tally.made(&extent, false, 1000);
+        let mut found = Extent::default();
+        tally.wants(&mut found, Cause::Scan);
+        tally.leaves([(0, 0), (0, 0), (1, 2)], true);
+        let report = tally.end();
+        let counts = |cause: Cause| {
+            let account = &report.accounts[cause as usize];
+            (account.wanted, account.made, account.waiting, account.held)
+        };
+        assert_eq!(counts(Cause::Mapping), (1, 1, 0, 0));
+        assert_eq!(counts(Cause::Scan), (1, 0, 1, 2));
+        assert_eq!((report.unmade, report.held, report.waiting), (1, 2, 1));
+    }
 
     #[test]
     fn delays_are_at_most_what_is_said() {

@@ -46,12 +46,7 @@ impl Record {
         let starts = match read(&path) {
             Ok(starts) => starts,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
-            Err(error) => {
-                return Err(format!(
-                    "{}: {error}; remove the file if it is damaged",
-                    path.display()
-                ));
-            }
+            Err(error) => return Err(unread(&path, &error)),
         };
         Ok(Self { process: process.clone(), path, file: None, starts })
     }
@@ -208,6 +203,11 @@ pub fn recorded(root: &Root, dir: &Path) -> Result<Vec<Process>, String> {
     Ok(running)
 }
 
+/// Removes the records of programs that ended. What cannot be read or removed stays.
+pub fn forget_ended(root: &Root, dir: &Path) {
+    let _ = recorded(root, dir);
+}
+
 /// The right to compare the memory of a process by switching it, until it is dropped or this process ends.
 #[derive(Debug)]
 pub struct Claim {
@@ -327,6 +327,17 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Why a record is unknown, with the remedy. Only root may search the directory, so a file that is not there is denied too.
+fn unread(path: &Path, error: &io::Error) -> String {
+    match (error.kind(), path.parent()) {
+        (io::ErrorKind::PermissionDenied, Some(dir)) => format!(
+            "{}: only root may read which superpages were made before; run as root",
+            dir.display()
+        ),
+        _ => format!("{}: {error}; remove the file if it is damaged", path.display()),
+    }
+}
+
 fn read(path: &Path) -> io::Result<BTreeSet<u64>> {
     let file = sys::trust::open_regular(path)?.ok_or(io::ErrorKind::NotFound)?;
     let mut text = String::new();
@@ -394,6 +405,16 @@ mod tests {
         assert_eq!(starts(dir.path()), [0x600000]);
         open(dir.path()).keep(&[]).unwrap();
         assert_eq!(files(dir.path()), 0);
+    }
+
+    #[test]
+    fn a_record_that_may_not_be_read_is_not_called_damaged() {
+        let path = Path::new("/run/superpage/manage/1-2-3-4");
+        let line = |kind: io::ErrorKind| unread(path, &kind.into());
+        let denied = line(io::ErrorKind::PermissionDenied);
+        assert!(denied.starts_with("/run/superpage/manage: "), "{denied}");
+        assert!(denied.ends_with("; run as root"), "{denied}");
+        assert!(line(io::ErrorKind::InvalidData).ends_with("if it is damaged"));
     }
 
     #[test]

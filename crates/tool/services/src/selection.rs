@@ -69,7 +69,9 @@ pub enum SelectError {
     #[error("no process is in cgroup {0:?}; expected a path as in /proc/PID/cgroup")]
     NoCgroup(String),
     /// No process belongs to such a unit.
-    #[error("no process belongs to unit {0:?}; `systemctl list-units` lists units")]
+    #[error(
+        "no process belongs to unit {0:?}; `systemctl list-units` lists units; without systemd: --match NAME, or --pid"
+    )]
     NoUnit(String),
     /// Nothing matches the expression.
     #[error("no name and no command line matches {0:?}")]

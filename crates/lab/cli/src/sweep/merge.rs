@@ -10,6 +10,8 @@ use cli::files;
 
 /// Merge a sweep into one Parquet file (a row per cell) and one JSON file (with time lines).
 ///
+/// A build without the feature `parquet` (scripts/quickstart's) writes the JSON file only, and says so.
+///
 /// Directories must hold shards of one plan. Rows are sorted by the cells' hashes: the bytes are the same however the
 /// sweep was split and run.
 #[derive(Debug, clap::Args)]
@@ -18,7 +20,7 @@ pub struct Args {
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
-    /// Where to: NAME.parquet and NAME.json are written.
+    /// Where to: NAME.parquet (see above) and NAME.json are written.
     #[arg(long, short, value_name = "NAME")]
     output: PathBuf,
 
@@ -71,6 +73,17 @@ impl Target {
         self.parquet.iter().chain([&self.json]).map(PathBuf::as_path).collect()
     }
 
+    /// Says what is missing and how to get it, if this build writes no Parquet.
+    pub fn without_parquet(&self) -> Option<String> {
+        self.parquet.is_none().then(|| {
+            format!(
+                "no Parquet file beside {}: this build lacks the feature `parquet`; `cargo build -p superpage-lab-cli` \
+                 builds a command with it",
+                self.json.display()
+            )
+        })
+    }
+
     /// Formats the paths.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.paths().iter().map(|path| path.display().to_string()).collect();
@@ -110,6 +123,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     complain(&merged.damaged, "left out");
     let rows = format!("{} of {} cells", merged.rows, merged.planned);
     let names = target.names();
+    target.without_parquet().iter().for_each(|line| exit::say(line));
     if args.dry_run {
         exit::print(&format!("would write {rows} to {names}\n"))?;
         return Ok(Done::Fine);
@@ -117,4 +131,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     target.write(&merged, args.force)?;
     exit::print(&format!("{rows} written to {names}\n"))?;
     Ok(Done::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_parquet_says_so() {
+        let target = Target { parquet: None, json: "sweep.json".into() };
+        let line = target.without_parquet().unwrap();
+        assert!(line.contains("beside sweep.json") && line.contains("feature `parquet`"), "{line}");
+        let both = Target { parquet: Some("sweep.parquet".into()), json: "sweep.json".into() };
+        assert_eq!(both.without_parquet(), None);
+    }
 }

@@ -97,6 +97,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Some(target) if ended.left() == 0 && is_whole()? => {
             let merged = lab::sweep::merge(std::slice::from_ref(&store), false);
             target.write_unless_same(&merged.map_err(Failure::usage)?, args.force)?;
+            target.without_parquet().iter().for_each(|line| exit::say(line));
             Some(target)
         }
         _ => None,

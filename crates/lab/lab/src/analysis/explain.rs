@@ -155,32 +155,36 @@ fn ledger(
         return vec![format!("{whole}{rest}.")];
     }
     let told = |one: &&Difference| one.share.is_some_and(|share| share.abs() >= SMALL);
-    // Shares are relative to all changes in the same direction: one change may be many times the total difference.
-    let side = |along: bool| -> Vec<String> {
+    // Shares are relative to all changes in the same direction: one change may be many times the total difference. The
+    // first share says so.
+    let side = |along: bool, of: &str| -> Vec<String> {
         let goes = |one: &&Difference| one.share.is_some_and(|share| (share > 0.0) == along);
         let change = |one: &Difference| one.first.abs_diff(one.second);
         let all: u64 = differences.iter().filter(goes).map(change).sum();
-        let part = |one: &Difference| {
+        let part = |(at, one): (usize, &Difference)| {
             let share = sig3::percent(change(one) as f64 / all as f64);
+            let of = if at == 0 { format!(" of {of}") } else { String::new() };
             let (cause, [own, more]) = (one.cause.activity(), [one.first, one.second]);
-            format!("{cause} ({share}: {} against {})", cycles(own), cycles(more))
+            format!("{cause} ({share}{of}: {} against {})", cycles(own), cycles(more))
         };
-        differences.iter().filter(goes).filter(told).take(TOLD).map(part).collect()
+        differences.iter().filter(goes).filter(told).take(TOLD).enumerate().map(part).collect()
     };
+    let (saved, spent) = (("saved on", "all savings"), ("spent more on", "all that it spent more"));
     let (less, along, back) = match own <= more {
-        true => ("fewer", "saved on", "spent more on"),
-        false => ("more", "spent more on", "saved on"),
+        true => ("fewer", saved, spent),
+        false => ("more", spent, saved),
     };
     let mut sentences = vec![format!(
-        "{name} used {} {less} CPU cycles than {other} ({} against {}): it {along} {}.",
+        "{name} used {} {less} CPU cycles than {other} ({} against {}): it {} {}.",
         cycles(own.abs_diff(more)),
         cycles(own),
         cycles(more),
-        side(true).join(", ")
+        along.0,
+        side(true, along.1).join(", ")
     )];
-    let other_way = side(false);
+    let other_way = side(false, back.1);
     if !other_way.is_empty() {
-        sentences.push(format!("It {back} {}.", other_way.join(", ")));
+        sentences.push(format!("It {} {}.", back.0, other_way.join(", ")));
     }
     if own > more {
         sentences.push(format!(

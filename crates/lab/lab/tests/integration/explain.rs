@@ -45,8 +45,8 @@ fn tells_what_made_the_difference_in_order_and_what_went_against_it() {
         [
             "sync-64 was 2.00 times as fast as linux-4.3: 13.0 s against 26.0 s.",
             "sync-64 used 13.0 G fewer CPU cycles than linux-4.3 (13.0 G against 26.0 G): it \
-             saved on page walks for base pages (100 %: 0 against 15.0 G).",
-            "It spent more on page walks for superpages (50.0 %: 1.00 G against 0), zeroing (50.0 %: \
+             saved on page walks for base pages (100 % of all savings: 0 against 15.0 G).",
+            "It spent more on page walks for superpages (50.0 % of all that it spent more: 1.00 G against 0), zeroing (50.0 %: \
              2.00 G against 1.00 G).",
             "sync-64 made 1000 superpages: 100 by a fault, 900 in place; half of the peak (1000) existed after \
              1.00 s, 90 % after 2.00 s of 13.0 s. Over the whole run they covered 88.5 % of \

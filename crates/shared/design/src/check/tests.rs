@@ -234,6 +234,18 @@ fn limits_speak_of_the_sizes_of_the_design() {
     assert_eq!(usual.what, "513: must be 1 to 512, the base pages of 2M");
 }
 
+#[test]
+fn a_value_that_the_file_does_not_set_is_called_the_default() {
+    let what = |line: &str| {
+        let lines = format!("{line}\nmemory.reclaim = \"none\"");
+        problems(&text(FAULT, &lines)).remove(0).what
+    };
+    let rest =
+        "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\", or effort = \"none\"";
+    assert_eq!(what("mapping.scan = {}"), format!("\"direct-retry\" (default): {rest}"));
+    assert_eq!(what("mapping.scan.effort = \"direct\""), format!("\"direct\": {rest}"));
+}
+
 /// Returns every key that has a limit, from a design with every table, once for each value of the
 /// enum keys.
 fn limits() -> Vec<(String, &'static str)> {

@@ -8,11 +8,11 @@ const COMPACTS: &str = "is about compaction: needs reclaim = \"compaction\"";
 
 pub(super) const RULES: &[Rule] = table! { |r|
     // An effort requires the mechanism that performs it.
-    [EFFORT, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\""
+    [EFFORT, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\", or effort = \"none\""
         => is_direct(r.allocation.effort) && r.memory.reclaim == Reclaim::None;
-    [ADVISED, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\""
+    [ADVISED, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\", or effort-advised = \"none\""
         => is_direct(r.allocation.effort_advised) && r.memory.reclaim == Reclaim::None;
-    ["mapping.scan.effort", RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\""
+    ["mapping.scan.effort", RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\", or effort = \"none\""
         => scan(r, |scan| is_direct(scan.effort)) && r.memory.reclaim == Reclaim::None;
     [EFFORT, KCOMPACTD] "\"wake\" wakes background compaction: needs background-compaction = true"
         => wakes(r.allocation.effort) && !r.memory.background_compaction;

@@ -119,6 +119,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let root = Root::real();
     let selected = targets::select(&root, &targets)?;
     let (processes, left_out) = ::advise::largest(&root, selected.processes, MAX_PROCESSES);
+    check(&root, &processes)?;
     let prices = prices(args.prices.as_deref())?;
     let looks = look(&root, &processes, Duration::from_secs(args.seconds), &prices);
     let (mut found, mut failed) = (Vec::new(), Vec::new());
@@ -166,6 +167,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
     }
     Ok(if unknown { Done::Negative } else { Done::Fine })
+}
+
+/// Fails if none of the processes can be looked at, before prices take time.
+fn check(root: &Root, processes: &[Process]) -> Result<(), Failure> {
+    let mut first = None;
+    for process in processes {
+        match ::advise::check(root, process) {
+            Ok(()) => return Ok(()),
+            Err(error) => first = first.or(Some((process.pid, error))),
+        }
+    }
+    first.map_or(Ok(()), |(pid, error)| Err(Failure::cannot(format!("pid {pid}: {error}"))))
 }
 
 /// This machine, as `advise merge` tells machines apart.

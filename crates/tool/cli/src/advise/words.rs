@@ -90,6 +90,11 @@ pub fn gain(range: Range) -> String {
     format!("{} % ({} to {} %)", signed(range.mid), signed(range.low), signed(range.high))
 }
 
+/// The share of the time that a gain saves.
+fn saved(gain: Range) -> f64 {
+    1.0 - 1.0 / (1.0 + gain.mid)
+}
+
 /// What superpages would bring: a gain, `none`, or `unknown`.
 fn brings(verdict: &Verdict) -> String {
     match verdict {
@@ -103,9 +108,10 @@ fn brings(verdict: &Verdict) -> String {
 
 fn verdict(advice: &Advice) -> String {
     match advice.verdict {
-        Verdict::Gain(_) => format!(
-            "{}, {} more memory, {}",
+        Verdict::Gain(range) => format!(
+            "{}, {} of its time saved, {} more memory, {}",
             brings(&advice.verdict),
+            report::format::percent(saved(range)),
             advice.extra_bytes,
             contiguity(advice.contiguity),
         ),
@@ -302,7 +308,11 @@ fn remedy(remedy: &Remedy) -> String {
             "echo always > /sys/kernel/mm/transparent_hugepage/enabled (all programs), then restart it".to_string()
         }
         Remedy::Manage { pid } => {
-            format!("{}; each time it starts: a rule of superpage manage", at_once(&format!("--pid {pid}")))
+            format!(
+                "{} (adds at most {} of its memory; more: --fill); each time it starts: a rule of superpage manage",
+                at_once(&format!("--pid {pid}")),
+                report::format::percent(manage::FILL)
+            )
         }
         Remedy::Redis => "redis.conf: disable-thp no (it turned THP off for itself), and:".to_string(),
     }
@@ -318,6 +328,12 @@ mod tests {
     fn the_order_of_rows_and_the_flag_that_shows_all_are_told() {
         assert_eq!(order("regions", 3, 8, "by x"), "regions by x\n");
         assert_eq!(order("regions", 11, 8, "by x"), "8 of 11 regions, by x; all: --top 11\n");
+    }
+
+    #[test]
+    fn a_gain_of_speed_is_less_of_the_time() {
+        let gain = Range { low: 0.2, mid: 0.25, high: 0.3 };
+        assert!((saved(gain) - 0.2).abs() < 1e-12);
     }
 
     #[test]

@@ -223,7 +223,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         }
         for (count, what) in [
             (arm.thp_fault_fallbacks, "superpage faults fell back to base pages"),
-            (arm.compaction_stalls, "waits for compaction"),
+            (arm.compaction_stalls, "compaction stalls"),
         ] {
             if let Some(count) = count.filter(|count| *count > 0) {
                 notes.push(format!("{}: {count} {what} on this machine during its runs", arm.name));

@@ -209,7 +209,7 @@ fn text(document: &Document<'_>) -> String {
         text += &format!("{}: {}\n", name(&unknown.what, 40), name(&unknown.why, 200));
     }
     text + &format!(
-        "no mistake in {}: {}, which match {matches} of {}\n",
+        "no mistake in {}: {}; {matches} of {} matched\n",
         counted(document.files.len(), "file", "files"),
         counted(document.rules.len(), "rule", "rules"),
         counted(document.processes.len(), "process", "processes"),
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(text.lines().count(), 5, "{text}");
         assert!(text.contains("/etc/x.toml:3"), "{text}");
         assert!(
-            text.ends_with("no mistake in 1 file: 0 rules, which match 1 of 2 processes\n"),
+            text.ends_with("no mistake in 1 file: 0 rules; 1 of 2 processes matched\n"),
             "{text}"
         );
     }

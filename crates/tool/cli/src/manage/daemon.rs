@@ -38,6 +38,7 @@ pub fn run(sources: &Sources, speed: u32) -> Result<Done, Failure> {
         false => live::check_reading(&root).map_err(Failure::cannot)?,
     }
     let _only = OnlyManager::new(Path::new(LOCK)).map_err(Failure::cannot)?;
+    record::forget_ended(&root, Path::new(record::DIR));
     let notifier = Notifier::new(std::env::var_os("NOTIFY_SOCKET").as_deref());
     let watchdog = Watchdog::new(
         std::env::var_os("WATCHDOG_USEC").as_deref(),

@@ -160,8 +160,16 @@ pub fn run(targets: &TargetArgs, args: &OnceArgs, mode: Mode) -> Result<Done, Fa
         }
         (false, _) => targets::select(&root, &targets)?.processes,
     };
+    let may = match mode.undo {
+        true => live::check_machine(&root).map_err(Failure::cannot),
+        false => may_collapse(&root),
+    };
+    match may {
+        Err(why) if mode.dry_run => exit::say(&format!("--dry-run: without it, {why}")),
+        may => may?,
+    }
     if !mode.dry_run {
-        may_collapse(&root)?;
+        record::forget_ended(&root, dir);
     }
     let interrupt = Arc::new(Interrupt::default());
     let interrupting = interrupt_experiment(Arc::clone(&interrupt))?;
@@ -474,9 +482,53 @@ fn undone(undone: &Undone, lines: &mut Vec<String>) {
         undone.split.split,
         counted(undone.recorded, "superpage", "superpages")
     ));
+    if undone.split.gone > 0 {
+        lines.push(format!(
+            "  {} gone before: split or freed by the program or the kernel",
+            counted(undone.split.gone, "superpage", "superpages")
+        ));
+    }
     memory(undone.resident_before, undone.resident_after, None, lines);
     for (why, count) in &undone.split.kept {
         let count = counted(*count, "superpage", "superpages");
         lines.push(format!("  {count} kept: {}", words::kept(*why)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::manage::{Kept, Split};
+
+    use super::*;
+
+    #[test]
+    fn every_recorded_superpage_is_split_gone_or_kept_with_a_reason() {
+        let process = Process {
+            pid: units::Pid(7),
+            start_ticks: 1,
+            parent: units::Pid(1),
+            name: "app".to_string(),
+            command: Vec::new(),
+            user: None,
+            cgroup: None,
+            unit: None,
+        };
+        let kept = BTreeMap::from([(Kept::Shared, 1)]);
+        let one = Undone {
+            process,
+            recorded: 188,
+            before: Coverage::default(),
+            after: None,
+            split: Split { split: 185, gone: 2, kept, ..Split::default() },
+            resident_before: None,
+            resident_after: None,
+        };
+        let mut lines = Vec::new();
+        undone(&one, &mut lines);
+        let text = lines.join("\n");
+        for part in ["split 185 of 188 superpages", "2 superpages gone before", "1 superpage kept"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

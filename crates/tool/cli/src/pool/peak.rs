@@ -72,12 +72,8 @@ impl Peak {
                 Ok(image) => image,
                 Err(SpaceError::Ended) => continue,
                 Err(error) => {
-                    let remedy = match error {
-                        SpaceError::Denied(_) => "; run superpage as its user or as root",
-                        _ => "",
-                    };
                     let name = report::format::name(&one.name, 20);
-                    let why = format!("pid {} ({name}): {error}{remedy}", one.pid);
+                    let why = format!("pid {} ({name}): {error}", one.pid);
                     if !self.unknown.contains(&why) {
                         self.unknown.push(why);
                     }

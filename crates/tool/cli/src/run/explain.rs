@@ -12,6 +12,7 @@ use launch::{Pages, Plan, ThpRequest};
 use live::{Account, Cause, Latency, Report};
 use units::ByteSize;
 
+use super::in_force::{BACKED_OFF, HELD};
 use super::report::Ended;
 use operations::design::recipe::{Instead, RuleNote};
 use row::{OWN_RULES, Row, When};
@@ -94,7 +95,9 @@ impl Run<'_> {
 
     /// Names the design's rule `key`, or the --pages option.
     fn rule(&self, key: &str) -> String {
-        if self.is_design { key.to_string() } else { format!("--pages {}", self.plan.pages) }
+        // As the run is called: "auto" is carried out by other pages.
+        let asked = self.plan.name.parse().unwrap_or(self.plan.pages);
+        if self.is_design { key.to_string() } else { format!("--pages {asked}") }
     }
 
     fn size(&self) -> Option<u64> {
@@ -143,6 +146,12 @@ impl Run<'_> {
             }
             if gone > 0 {
                 row.failures.push(("unmapped before it was made", gone));
+            }
+            if account.waiting > 0 {
+                row.say(&format!("{} not made: {BACKED_OFF}", account.waiting));
+            }
+            if account.held > 0 {
+                row.say(&format!("{} not filled: {HELD}", account.held));
             }
             row.when = later(account.latency);
             self.say_note(row);

@@ -4,6 +4,11 @@ use ::report::format as words;
 use live::{Report, Rule};
 use serde::Serialize;
 
+/// Why superpage backed off.
+pub(super) const BACKED_OFF: &str = "superpage backed off, because making them would hold the program up for over 2 % of its CPU time";
+/// Why superpages were not filled with zeros.
+pub(super) const HELD: &str = "too much that was filled with zeros is not used";
+
 /// A design that superpage applied.
 #[derive(Debug, Serialize)]
 pub struct InForce {
@@ -60,14 +65,10 @@ impl InForce {
             parts.push(format!("qualified, but on base pages: {}", self.report.unmade));
         }
         if self.report.waiting > 0 {
-            parts.push(format!(
-                "backed off: {} not made, because copying more would take over 2 % of the program's time",
-                superpages(self.report.waiting)
-            ));
+            parts.push(format!("{} not made: {BACKED_OFF}", superpages(self.report.waiting)));
         }
         if self.report.held > 0 {
-            let why = "too much that was filled with zeros is not used";
-            parts.push(format!("qualified, but not filled: {}: {why}", self.report.held));
+            parts.push(format!("qualified, but not filled: {}: {HELD}", self.report.held));
         }
         if self.report.by_others > 0 {
             parts.push(format!("made by others: {}", self.report.by_others));

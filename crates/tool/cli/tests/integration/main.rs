@@ -33,6 +33,7 @@ mod peaks;
 mod pool;
 mod predict;
 mod programs;
+mod quickstart;
 mod record;
 mod relinking;
 mod run;

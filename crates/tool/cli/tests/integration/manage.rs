@@ -1,11 +1,15 @@
 //! `superpage manage --check-config`: mistakes with their lines, and what running processes would get.
 
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use serde_json::Value;
 
-use crate::common::{refused, run, stderr, stdout};
+use crate::common::{refused, run, stderr, stdout, superpage};
+
+const NOBODY: u32 = 65534;
 
 /// Writes a configuration; returns its directory and its path.
 fn configuration(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -51,6 +55,47 @@ fn a_flag_that_means_nothing_in_a_mode_is_refused() {
     }
     let sampled = run(&["manage", "--once", "--dry-run", "--pid", &own, "--sample", "300ms"]);
     assert!(matches!(sampled.status.code(), Some(0 | 3)), "{}", stderr(&sampled));
+}
+
+#[test]
+fn without_the_right_each_mode_says_so_and_names_no_other_process() {
+    let sleep = Command::new("sleep").arg("1000").uid(NOBODY).gid(NOBODY).spawn();
+    testkit::require!(sleep.is_ok(), "only root starts processes of another user");
+    let sleep = Sleep(sleep.unwrap());
+    let pid = sleep.0.id().to_string();
+    let as_nobody = |words: &[&str]| {
+        let mut command = superpage(&[&["manage", "--pid", &pid], words].concat());
+        command.uid(NOBODY).gid(NOBODY).output()
+    };
+    testkit::require!(as_nobody(&["--once"]).is_ok(), "nobody may not execute the command");
+    for (words, code) in [(&["--once"][..], 3), (&["--undo"], 3), (&["--once", "--dry-run"], 0)] {
+        let output = as_nobody(words).unwrap();
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {line}");
+        assert!(line.contains("CAP_SYS_NICE") && !line.contains("on pid"), "{words:?}: {line}");
+        let makes = line.contains("gets superpages when it starts");
+        assert_eq!(makes, words[0] == "--once", "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn records_of_programs_that_ended_are_removed_by_the_next_command() {
+    testkit::require!(testkit::is_root(), "only root writes records");
+    testkit::require!(sys::pidfd::may_collapse().is_ok(), "nothing can be collapsed");
+    let dir = std::path::Path::new(manage::record::DIR);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).unwrap();
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    // Beyond the largest pid.
+    let record = dir.join(format!("{namespace}-{}-1-0", i32::MAX));
+    std::fs::write(&record, "").unwrap();
+    let sleep = Sleep(Command::new("sleep").arg("1000").spawn().expect("sleep"));
+    let pid = sleep.0.id().to_string();
+    let planned = run(&["manage", "--once", "--sample", "none", "--dry-run", "--pid", &pid]);
+    assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
+    assert!(record.exists(), "--dry-run changed something");
+    let made = run(&["manage", "--once", "--sample", "none", "--pid", &pid]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    assert!(!record.exists());
 }
 
 /// A program that sleeps until it is dropped.

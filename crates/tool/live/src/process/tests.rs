@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use sys::mem::{Advice, Backing as Pages, Mapping as Memory};
 
 use super::*;
+use crate::account::Cause;
 
 /// Returns this process, looked at once at tick 10, and unpopulated memory of `extents` whole extents.
 fn own(extents: u64) -> Option<(Process, Memory, u64)> {
@@ -80,7 +81,7 @@ fn a_file_is_no_memory_of_ours() {
     let known = process.procmap.as_ref().is_some_and(|maps| maps.at(first).is_ok());
     testkit::require!(known, "the kernel has no PROCMAP_QUERY (Linux 6.11)");
     // Faults in code, whose mapping is not known yet.
-    let code = Process::left as fn(&Process) -> (u64, u64) as usize as u64;
+    let code = Process::left as fn(&Process) -> Left as usize as u64;
     (process.mapped, process.spans) = (Vec::new(), Vec::new());
     let looked = process.look_at(&Root::real(), &MemoryMounts::default(), &[code], 20);
     let looked = looked.unwrap();
@@ -117,12 +118,15 @@ fn what_was_wanted_and_not_made_is_counted_also_of_programs_before() {
     let wanted = Extent { is_wanted: true, populated: 64, ..Extent::default() };
     process.extents.insert(first, wanted);
     process.extents.insert(first + BYTES, Extent { is_huge: true, ..wanted });
-    process.extents.insert(first + 2 * BYTES, Extent { is_held: true, is_wanted: false, ..wanted });
-    assert_eq!(process.left(), (1, 1));
+    let cause = Cause::Scan;
+    let held = Extent { is_held: true, is_wanted: false, cause, ..wanted };
+    process.extents.insert(first + 2 * BYTES, held);
+    let left = [(1, 0), (0, 0), (0, 1)];
+    assert_eq!(process.left(), left);
     process.image = 1;
     process.stat(&Root::real()).unwrap().unwrap();
     assert!(process.extents.is_empty());
-    assert_eq!(process.left(), (1, 1));
+    assert_eq!(process.left(), left);
 }
 
 #[test]

@@ -145,7 +145,7 @@ pub fn in_words(rows: &[Row]) -> String {
             below += &format!("  {}: failed {times} times: {why}\n", row.rule);
         }
         let line = format!("  {}: {}\n", row.rule, row.why);
-        if !row.why.is_empty() && !below.ends_with(&line) {
+        if !row.why.is_empty() && !below.contains(&line) {
             below += &line;
         }
     }
@@ -179,7 +179,12 @@ mod tests {
                 ..row("mapping.when", COLLAPSE)
             },
             Row { at_most: Some(7), why: why.clone(), ..row("mapping.scan", COLLAPSE) },
-            Row { when: CALL, why, ..row("mapping.scan", COLLAPSE) },
+            Row {
+                when: CALL,
+                why,
+                failures: vec![("the kernel held a page (EAGAIN)", 2)],
+                ..row("mapping.scan", COLLAPSE)
+            },
             row("fault.rss", OWN_RULES),
             row("memory.reclaim", OWN_RULES),
         ];
@@ -194,8 +199,9 @@ mod tests {
         let below: Vec<&str> = text.lines().skip(4).collect();
         let machine = format!("  mapping.scan: {MACHINE}");
         let failed = "  mapping.when: failed 5 times: none was free (ENOMEM)";
+        let again = "  mapping.scan: failed 2 times: the kernel held a page (EAGAIN)";
         let own = "  by the kernel's own rules: fault.rss, memory.reclaim";
-        assert_eq!(below, [failed, &machine, own]);
+        assert_eq!(below, [failed, &machine, again, own], "a footnote stands once");
 
         let documents = document(&rows);
         assert_eq!(documents[0]["p99_ms"], 20.0);
