@@ -493,9 +493,8 @@ fn a_time_limit_that_a_block_exceeds_is_told() {
     ];
     let said = stdout(&run(&words));
     assert!(
-        said.contains(
-            "stopped by --max-time (0 s, and 1 s more: one block of two runs per arm is always made"
-        ),
+        said.contains("stopped by --max-time (0 s, and ")
+            && said.contains(" s more: one block of two runs per arm is always made"),
         "{said}"
     );
 }
