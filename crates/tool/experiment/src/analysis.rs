@@ -214,7 +214,12 @@ fn effect(document: &Document, arm: usize) -> Effect {
     let promise = document.arms[arm].plan.promise;
     let (coverages, _) = coverages(document, arm as u32);
     if promise == Promise::Nothing {
-        return own_effect(recipe, &document.arms[arm].plan, &coverages);
+        let own = || own_effect(recipe, &document.arms[arm].plan, &coverages);
+        return design_effect(
+            &design_reports(document, arm as u32),
+            document.judging.least_coverage,
+        )
+        .unwrap_or_else(own);
     }
     if coverages.is_empty() && promise == Promise::BasePages {
         // Reading the page tables was too expensive, but every sample of the watch found that the
@@ -245,6 +250,45 @@ fn effect(document: &Document, arm: usize) -> Effect {
         },
         effect => effect,
     }
+}
+
+/// Returns what superpage did for the arm's design in measured runs, or in warm-ups if no measured run has a report.
+fn design_reports(document: &Document, arm: u32) -> Vec<&live::Report> {
+    let of = |purpose| -> Vec<&live::Report> {
+        runs_for(document, arm, purpose).filter_map(|sample| sample.design.as_ref()).collect()
+    };
+    Some(of(Purpose::Measured))
+        .filter(|reports| !reports.is_empty())
+        .unwrap_or_else(|| of(Purpose::WarmUp))
+}
+
+/// Returns that a design did not take effect if in the median run less than the share `least` of the superpages that it
+/// decided to make were made. A design promises no coverage: how much that is depends on the program.
+fn design_effect(reports: &[&live::Report], least: f64) -> Option<Effect> {
+    let made = |report: &live::Report| report.made + report.by_fault;
+    let wanted = |report: &live::Report| made(report) + report.unmade + report.held;
+    let with_wishes = || reports.iter().copied().filter(|report| wanted(report) > 0);
+    let share = |report| made(report) as f64 / wanted(report) as f64;
+    let share = describe::median(&mut with_wishes().map(share).collect::<Vec<f64>>())?;
+    let sum = |of: fn(&live::Report) -> u64| with_wishes().map(of).sum::<u64>();
+    (share < least).then(|| {
+        let cause = [
+            (sum(|it| it.waiting), "copying more would have taken over 2 % of the program's time"),
+            (sum(|it| it.held), "too much of what was filled with zeros was not used"),
+            (sum(|it| it.failed.values().sum()), "the kernel refused (superpages may not be free)"),
+        ];
+        let cause = cause.iter().filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count);
+        let cause = cause.map_or("they qualified too late", |(_, why)| why);
+        Effect::Missing {
+            why: format!(
+                "its design wanted {} superpages and {} were made (median {:.1} %, less than {:.0} %): {cause}",
+                with_wishes().map(wanted).sum::<u64>(),
+                with_wishes().map(made).sum::<u64>(),
+                (share * 1000.0).floor() / 10.0,
+                least * 100.0
+            ),
+        }
+    })
 }
 
 /// Returns whether a program got superpages that the program itself, or libsuperpage.so for a kind of its memory,
