@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
 use launch::{Pages, Plan, Promise, Recipe};
+use report::format;
 use serde::Serialize;
 use units::{ByteSize, PageSize};
 
@@ -248,8 +249,40 @@ fn effect(document: &Document, arm: usize) -> Effect {
                  superpages that they must have been on base pages"
             ),
         },
+        Effect::Missing { why } if promise == Promise::Superpages => {
+            let cause = cause(document, arm as u32, pages);
+            Effect::Missing { why: format!("{why}{}", cause.unwrap_or_default()) }
+        }
         effect => effect,
     }
+}
+
+/// Returns why an arm's memory was not on transparent superpages, and what to do; `None`: the runs do not show it.
+fn cause(document: &Document, arm: u32, pages: Pages) -> Option<String> {
+    let is_transparent = matches!(pages, Pages::Thp | Pages::Auto);
+    let runs: Vec<&Sample> = runs_of(document, arm).filter(|_| is_transparent).collect();
+    let median = |of: &dyn Fn(&Sample) -> Option<u64>| {
+        let mut values: Vec<f64> =
+            runs.iter().filter_map(|sample| Some(of(sample)? as f64)).collect();
+        describe::median(&mut values)
+    };
+    let free = median(&|sample| sample.free_superpage_bytes_before)?;
+    let used = median(&|sample| sample.peak_bytes())?;
+    let supplied = runs.iter().filter_map(|sample| sample.supplied.as_ref());
+    let (wanted, got) =
+        supplied.fold((0, 0), |(wanted, got), one| (wanted + one.wanted, got + one.got));
+    let made = match wanted {
+        0 => String::new(),
+        _ => format!(", and superpage could make {got} of {wanted} superpages free"),
+    };
+    (free < used).then(|| {
+        format!(
+            "; free memory is fragmented: {} of it was in superpages before a run that uses {}{made}; to compact it: \
+             sysctl -w vm.compact_memory=1 (superpage doctor names what else)",
+            format::bytes(free),
+            format::bytes(used)
+        )
+    })
 }
 
 /// Returns what superpage did for the arm's design in measured runs, or in warm-ups if no measured run has a report.

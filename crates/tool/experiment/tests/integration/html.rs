@@ -320,6 +320,21 @@ fn an_arm_that_did_not_take_effect_has_no_ratio() {
     assert!(!page.contains("class=\"whisker"));
 }
 
+/// The reason names fragmentation, and what compacts memory, only where free superpages did not suffice.
+#[test]
+fn an_arm_without_effect_on_fragmented_memory_is_told_how_to_compact_it() {
+    for (free, is_fragmented) in [(8 << 20, true), (1 << 30, false)] {
+        let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+        document.arms[1].plan.promise = Promise::Superpages;
+        document.judging.least_coverage = 1.0;
+        let samples = document.samples.iter_mut();
+        samples.for_each(|sample| sample.free_superpage_bytes_before = Some(free));
+        let verdict = analyse(&document).judgements.remove(0).verdict;
+        let Verdict::DidNotTakeEffect { why } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(why.contains("sysctl -w vm.compact_memory=1"), is_fragmented, "{why}");
+    }
+}
+
 #[test]
 fn unseen_runs_with_the_faults_of_base_pages_were_not_on_superpages() {
     // 215 MiB on 4 KiB pages are 55,040 faults; the observed runs took 12,345.
