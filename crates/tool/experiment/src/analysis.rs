@@ -23,6 +23,9 @@ pub struct Analysis {
     pub arms: Vec<Summary>,
     /// One judgement per arm except the reference, and per judged quantity.
     pub judgements: Vec<Judgement>,
+    /// Decided judgements on CPU time, if other programs disturbed the runs: CPU time varies less than wall time then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu_time: Vec<Judgement>,
     /// The largest difference that two runs of the same program left possible, as a fraction; `null` if it was not
     /// measured.
     pub noise_floor: Option<f64>,
@@ -107,7 +110,7 @@ pub fn analyse(document: &Document) -> Analysis {
         noise_floor(&comparison)
     });
     let mut judgements = Vec::new();
-    for quantity in &quantities {
+    for quantity in quantities.iter().chain(&cpu_time(document)) {
         for (index, arm) in document.arms.iter().enumerate().skip(1) {
             let compared = compare(document, quantity, index as u32);
             let effect = match (&effects[0], &effects[index]) {
@@ -120,7 +123,9 @@ pub fn analyse(document: &Document) -> Analysis {
                     Effect::Unknown { why: format!("{}: {why}", document.arms[0].name) }
                 }
             };
-            let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
+            // The noise floor is of the primary quantity.
+            let has_floor = !arm.is_noise_floor && quantity.measure != Measure::Cpu;
+            let margin = document.judging.margin(floor.filter(|_| has_floor));
             judgements.push(Judgement {
                 arm: arm.name.clone(),
                 quantity: quantity.measure.clone(),
@@ -130,7 +135,10 @@ pub fn analyse(document: &Document) -> Analysis {
             });
         }
     }
-    Analysis { arms: summaries, judgements, noise_floor: floor }
+    let is_cpu = |one: &Judgement| one.quantity == Measure::Cpu;
+    let (mut cpu_time, judgements): (Vec<_>, Vec<_>) = judgements.into_iter().partition(is_cpu);
+    cpu_time.retain(|one| one.verdict.is_decided());
+    Analysis { arms: summaries, judgements, cpu_time, noise_floor: floor }
 }
 
 /// Returns the names of the arms whose design made no superpage, though it is there to make some: all of the arm's
@@ -168,13 +176,24 @@ struct Quantity {
     measure: Measure,
     better: Better,
     is_primary: bool,
-    /// Index of the metric; `None` is wall time.
-    metric: Option<usize>,
+    of: Figure,
+}
+
+/// A figure of a run.
+enum Figure {
+    Wall,
+    Cpu,
+    /// The metric of this index.
+    Metric(usize),
 }
 
 impl Quantity {
     fn of(&self, sample: &Sample) -> Option<f64> {
-        self.metric.map_or(Some(sample.wall_seconds), |index| sample.metric_at(index))
+        match self.of {
+            Figure::Wall => Some(sample.wall_seconds),
+            Figure::Cpu => Some(sample.user_seconds + sample.system_seconds),
+            Figure::Metric(index) => sample.metric_at(index),
+        }
     }
 }
 
@@ -183,15 +202,26 @@ fn quantities(document: &Document) -> Vec<Quantity> {
         measure: Measure::Metric(metric.name.clone()),
         better: metric.better,
         is_primary: document.metric_is_primary,
-        metric: Some(index),
+        of: Figure::Metric(index),
     });
     let wall = Quantity {
         measure: Measure::Wall,
         better: Better::Lower,
         is_primary: !(document.metric.is_some() && document.metric_is_primary),
-        metric: None,
+        of: Figure::Wall,
     };
     std::iter::once(wall).chain(metrics).collect()
+}
+
+/// CPU time, if other programs disturbed the runs. Not of a service, whose CPU time includes its start and end.
+fn cpu_time(document: &Document) -> Option<Quantity> {
+    let is_disturbed = document.neighbours.is_some_and(|others| others.disturbed());
+    (is_disturbed && document.service.is_none()).then_some(Quantity {
+        measure: Measure::Cpu,
+        better: Better::Lower,
+        is_primary: false,
+        of: Figure::Cpu,
+    })
 }
 
 fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
