@@ -445,6 +445,8 @@ fn files_are_what_their_names_say() {
     let to = to.to_str().unwrap();
     let output = run(&["compare", "--from", &example, "-o", to]);
     assert!(output.status.success(), "{}", stderr(&output));
+    let table = format!("superpage compare --from {to}");
+    assert!(stderr(&output).contains(&table), "no table is printed: {}", stderr(&output));
     assert!(
         std::fs::read_to_string(to)
             .unwrap()
