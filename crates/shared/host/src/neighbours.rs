@@ -53,7 +53,7 @@ impl Neighbours {
     }
 
     /// Whether others used enough CPU time to disturb a measurement.
-    fn disturbed(&self) -> bool {
+    pub fn disturbed(&self) -> bool {
         let cpus = self.cpus.max(1) as f64;
         self.others_cpus.is_some_and(|busy| busy > QUIET_CPUS.max(0.05 * cpus))
             || self.stolen.is_some_and(|share| share > QUIET_STOLEN)

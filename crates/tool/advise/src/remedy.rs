@@ -1,6 +1,7 @@
 //! What a user writes where, so that a program gets superpages for good.
 
 use host::{Root, process};
+use launch::{Program, Runtime};
 use serde::Serialize;
 use services::Process;
 
@@ -38,7 +39,7 @@ pub enum Remedy {
     Container,
     /// An option of jemalloc, for programs that allocate with it.
     Jemalloc,
-    /// THP by the mode `always`: for programs that neither a library nor a tunable reaches (Go, static programs).
+    /// THP by the mode `always`: for programs that neither a library nor a tunable reaches (static programs).
     Always,
     /// Redis turned THP off for itself (`disable-thp`, where the mode is `always`).
     Redis,
@@ -52,17 +53,19 @@ pub enum Remedy {
 /// What a process allocates with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocator {
-    /// glibc's malloc, or another one over glibc.
+    /// glibc's malloc.
     Glibc,
     /// libjemalloc.so.
     Jemalloc,
-    /// Neither library is mapped.
+    /// Another one, which maps memory through glibc: a library in place of its malloc, or Go's runtime with cgo.
+    Other,
+    /// Neither library is mapped, or the program maps memory by its own system calls.
     Unknown,
 }
 
 impl Allocator {
-    /// Tells the allocator by the names of a process's mappings.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    /// Tells the allocator by the names of a process's mappings and by its program; `None`: the program is not readable.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>, program: Option<&Program>) -> Self {
         let mut found = Self::Unknown;
         for name in names {
             match () {
@@ -71,7 +74,11 @@ impl Allocator {
                 () => {}
             }
         }
-        found
+        match program {
+            Some(program) if program.runtime == Some(Runtime::Go) => Self::Unknown,
+            Some(program) if found == Self::Glibc && program.allocator.is_some() => Self::Other,
+            _ => found,
+        }
     }
 }
 
@@ -101,10 +108,11 @@ pub fn remedies_of<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<Remedy> {
     let parent = Process::read(root, of.parent).ok().flatten();
+    let program = Program::find(root.path(&format!("/proc/{}/exe", of.pid)), "").ok();
     remedies(&Facts {
         process: of,
         parent_command: parent.as_ref().map_or(&[], |parent| &parent.command),
-        allocator: Allocator::of(names),
+        allocator: Allocator::of(names, program.as_ref()),
         thp_enabled: process::status(root, of.pid).ok().and_then(|status| status.thp_enabled),
     })
 }
@@ -130,6 +138,7 @@ pub fn remedies(facts: &Facts) -> Vec<Remedy> {
     match facts.allocator {
         Allocator::Unknown => found.push(Remedy::Always),
         Allocator::Glibc if is_in_container(process) => found.push(Remedy::Container),
+        Allocator::Other if is_in_container(process) => found.push(Remedy::Always),
         allocator => {
             if allocator == Allocator::Jemalloc {
                 found.push(Remedy::Jemalloc);
@@ -208,6 +217,26 @@ mod tests {
             allocator,
             thp_enabled: Some(true),
         })
+    }
+
+    /// glibc's tunable is offered to glibc's malloc only: a Go program with cgo has glibc mapped, too.
+    #[test]
+    fn an_allocator_over_glibc_is_offered_no_tunable_of_malloc() {
+        let program = |allocator: Option<&str>, runtime| Program {
+            path: "/srv/app".into(),
+            kind: launch::Kind::Glibc,
+            allocator: allocator.map(str::to_string),
+            runtime,
+        };
+        let names = ["/usr/lib/x86_64-linux-gnu/libc.so.6"];
+        let allocator = |program: &Program| Allocator::of(names, Some(program));
+        let cgo = allocator(&program(Some("Go's runtime"), None));
+        assert_eq!(cgo, Allocator::Other);
+        let found = of("/srv/app", None, cgo);
+        assert!(matches!(found[..], [Remedy::Run { .. }, Remedy::Manage { .. }]), "{found:?}");
+        assert_eq!(allocator(&program(None, Some(Runtime::Go))), Allocator::Unknown);
+        assert_eq!(allocator(&program(None, None)), Allocator::Glibc);
+        assert_eq!(Allocator::of(names, None), Allocator::Glibc);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
 use launch::{Pages, Plan, Promise, Recipe};
+use report::format;
 use serde::Serialize;
 use units::{ByteSize, PageSize};
 
@@ -22,6 +23,9 @@ pub struct Analysis {
     pub arms: Vec<Summary>,
     /// One judgement per arm except the reference, and per judged quantity.
     pub judgements: Vec<Judgement>,
+    /// Decided judgements on CPU time, if other programs disturbed the runs: CPU time varies less than wall time then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpu_time: Vec<Judgement>,
     /// The largest difference that two runs of the same program left possible, as a fraction; `null` if it was not
     /// measured.
     pub noise_floor: Option<f64>,
@@ -106,7 +110,7 @@ pub fn analyse(document: &Document) -> Analysis {
         noise_floor(&comparison)
     });
     let mut judgements = Vec::new();
-    for quantity in &quantities {
+    for quantity in quantities.iter().chain(&cpu_time(document)) {
         for (index, arm) in document.arms.iter().enumerate().skip(1) {
             let compared = compare(document, quantity, index as u32);
             let effect = match (&effects[0], &effects[index]) {
@@ -119,7 +123,9 @@ pub fn analyse(document: &Document) -> Analysis {
                     Effect::Unknown { why: format!("{}: {why}", document.arms[0].name) }
                 }
             };
-            let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
+            // The noise floor is of the primary quantity.
+            let has_floor = !arm.is_noise_floor && quantity.measure != Measure::Cpu;
+            let margin = document.judging.margin(floor.filter(|_| has_floor));
             judgements.push(Judgement {
                 arm: arm.name.clone(),
                 quantity: quantity.measure.clone(),
@@ -129,7 +135,10 @@ pub fn analyse(document: &Document) -> Analysis {
             });
         }
     }
-    Analysis { arms: summaries, judgements, noise_floor: floor }
+    let is_cpu = |one: &Judgement| one.quantity == Measure::Cpu;
+    let (mut cpu_time, judgements): (Vec<_>, Vec<_>) = judgements.into_iter().partition(is_cpu);
+    cpu_time.retain(|one| one.verdict.is_decided());
+    Analysis { arms: summaries, judgements, cpu_time, noise_floor: floor }
 }
 
 /// Returns the names of the arms whose design made no superpage, though it is there to make some: all of the arm's
@@ -167,13 +176,24 @@ struct Quantity {
     measure: Measure,
     better: Better,
     is_primary: bool,
-    /// Index of the metric; `None` is wall time.
-    metric: Option<usize>,
+    of: Figure,
+}
+
+/// A figure of a run.
+enum Figure {
+    Wall,
+    Cpu,
+    /// The metric of this index.
+    Metric(usize),
 }
 
 impl Quantity {
     fn of(&self, sample: &Sample) -> Option<f64> {
-        self.metric.map_or(Some(sample.wall_seconds), |index| sample.metric_at(index))
+        match self.of {
+            Figure::Wall => Some(sample.wall_seconds),
+            Figure::Cpu => Some(sample.user_seconds + sample.system_seconds),
+            Figure::Metric(index) => sample.metric_at(index),
+        }
     }
 }
 
@@ -182,15 +202,26 @@ fn quantities(document: &Document) -> Vec<Quantity> {
         measure: Measure::Metric(metric.name.clone()),
         better: metric.better,
         is_primary: document.metric_is_primary,
-        metric: Some(index),
+        of: Figure::Metric(index),
     });
     let wall = Quantity {
         measure: Measure::Wall,
         better: Better::Lower,
         is_primary: !(document.metric.is_some() && document.metric_is_primary),
-        metric: None,
+        of: Figure::Wall,
     };
     std::iter::once(wall).chain(metrics).collect()
+}
+
+/// CPU time, if other programs disturbed the runs. Not of a service, whose CPU time includes its start and end.
+fn cpu_time(document: &Document) -> Option<Quantity> {
+    let is_disturbed = document.neighbours.is_some_and(|others| others.disturbed());
+    (is_disturbed && document.service.is_none()).then_some(Quantity {
+        measure: Measure::Cpu,
+        better: Better::Lower,
+        is_primary: false,
+        of: Figure::Cpu,
+    })
 }
 
 fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
@@ -214,7 +245,12 @@ fn effect(document: &Document, arm: usize) -> Effect {
     let promise = document.arms[arm].plan.promise;
     let (coverages, _) = coverages(document, arm as u32);
     if promise == Promise::Nothing {
-        return own_effect(recipe, &document.arms[arm].plan, &coverages);
+        let own = || own_effect(recipe, &document.arms[arm].plan, &coverages);
+        return design_effect(
+            &design_reports(document, arm as u32),
+            document.judging.least_coverage,
+        )
+        .unwrap_or_else(own);
     }
     if coverages.is_empty() && promise == Promise::BasePages {
         // Reading the page tables was too expensive, but every sample of the watch found that the
@@ -243,8 +279,79 @@ fn effect(document: &Document, arm: usize) -> Effect {
                  superpages that they must have been on base pages"
             ),
         },
+        Effect::Missing { why } if promise == Promise::Superpages => {
+            let cause = cause(document, arm as u32, pages);
+            Effect::Missing { why: format!("{why}{}", cause.unwrap_or_default()) }
+        }
         effect => effect,
     }
+}
+
+/// Returns why an arm's memory was not on transparent superpages, and what to do; `None`: the runs do not show it.
+fn cause(document: &Document, arm: u32, pages: Pages) -> Option<String> {
+    let is_transparent = matches!(pages, Pages::Thp | Pages::Auto);
+    let runs: Vec<&Sample> = runs_of(document, arm).filter(|_| is_transparent).collect();
+    let median = |of: &dyn Fn(&Sample) -> Option<u64>| {
+        let mut values: Vec<f64> =
+            runs.iter().filter_map(|sample| Some(of(sample)? as f64)).collect();
+        describe::median(&mut values)
+    };
+    let free = median(&|sample| sample.free_superpage_bytes_before)?;
+    let used = median(&|sample| sample.peak_bytes())?;
+    let supplied = runs.iter().filter_map(|sample| sample.supplied.as_ref());
+    let (wanted, got) =
+        supplied.fold((0, 0), |(wanted, got), one| (wanted + one.wanted, got + one.got));
+    let made = match wanted {
+        0 => String::new(),
+        _ => format!(", and superpage could make {got} of {wanted} superpages free"),
+    };
+    (free < used).then(|| {
+        format!(
+            "; free memory is fragmented: {} of it was in superpages before a run that uses {}{made}; to compact it: \
+             sysctl -w vm.compact_memory=1 (superpage doctor names what else)",
+            format::bytes(free),
+            format::bytes(used)
+        )
+    })
+}
+
+/// Returns what superpage did for the arm's design in measured runs, or in warm-ups if no measured run has a report.
+fn design_reports(document: &Document, arm: u32) -> Vec<&live::Report> {
+    let of = |purpose| -> Vec<&live::Report> {
+        runs_for(document, arm, purpose).filter_map(|sample| sample.design.as_ref()).collect()
+    };
+    Some(of(Purpose::Measured))
+        .filter(|reports| !reports.is_empty())
+        .unwrap_or_else(|| of(Purpose::WarmUp))
+}
+
+/// Returns that a design did not take effect if in the median run less than the share `least` of the superpages that it
+/// decided to make were made. A design promises no coverage: how much that is depends on the program.
+fn design_effect(reports: &[&live::Report], least: f64) -> Option<Effect> {
+    let made = |report: &live::Report| report.made + report.by_fault;
+    let wanted = |report: &live::Report| made(report) + report.unmade + report.held;
+    let with_wishes = || reports.iter().copied().filter(|report| wanted(report) > 0);
+    let share = |report| made(report) as f64 / wanted(report) as f64;
+    let share = describe::median(&mut with_wishes().map(share).collect::<Vec<f64>>())?;
+    let sum = |of: fn(&live::Report) -> u64| with_wishes().map(of).sum::<u64>();
+    (share < least).then(|| {
+        let cause = [
+            (sum(|it| it.waiting), "copying more would have taken over 2 % of the program's time"),
+            (sum(|it| it.held), "too much of what was filled with zeros was not used"),
+            (sum(|it| it.failed.values().sum()), "the kernel refused (superpages may not be free)"),
+        ];
+        let cause = cause.iter().filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count);
+        let cause = cause.map_or("they qualified too late", |(_, why)| why);
+        Effect::Missing {
+            why: format!(
+                "its design wanted {} superpages and {} were made (median {:.1} %, less than {:.0} %): {cause}",
+                with_wishes().map(wanted).sum::<u64>(),
+                with_wishes().map(made).sum::<u64>(),
+                (share * 1000.0).floor() / 10.0,
+                least * 100.0
+            ),
+        }
+    })
 }
 
 /// Returns whether a program got superpages that the program itself, or libsuperpage.so for a kind of its memory,

@@ -1,4 +1,4 @@
-//! The quantity of a verdict: wall time, or a metric that the program prints.
+//! The quantity of a verdict: wall time, CPU time, or a metric that the program prints.
 
 use std::fmt;
 
@@ -9,15 +9,18 @@ use serde::{Serialize, Serializer};
 pub enum Measure {
     /// Wall time; for a service, the wall time of its load.
     Wall,
+    /// CPU time of all processes, in user mode and in the kernel.
+    Cpu,
     /// The metric of this name. No metric is named `wall`.
     Metric(String),
 }
 
 impl Measure {
-    /// Returns `wall`, or the metric's name.
+    /// Returns `wall`, `CPU time`, or the metric's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Wall => "wall",
+            Self::Cpu => "CPU time",
             Self::Metric(name) => name,
         }
     }
@@ -35,7 +38,7 @@ impl Measure {
     /// Returns the percentile of a metric named after one: 99.9 for `p99.9`.
     pub fn percentile(&self) -> Option<f64> {
         match self {
-            Self::Wall => None,
+            Self::Wall | Self::Cpu => None,
             Self::Metric(name) => name.strip_prefix('p')?.split(' ').next()?.parse().ok(),
         }
     }

@@ -83,6 +83,8 @@ impl Stopped {
 pub enum Event<'a> {
     /// The time limit is too short for an answer: two blocks. Told after the warm-ups, from whose durations it is known.
     Short {
+        /// Estimated time until the end: one block is always made.
+        ends: Duration,
         /// Estimated time until an answer.
         needed: Duration,
         /// The limit.
@@ -181,9 +183,10 @@ fn run_blocks(
         true => limit,
     };
     if let Some(limit) = limit.filter(|_| !is_extended && settings.warm_ups > 0) {
-        let needed = measured_from + MIN_BLOCKS * 2 * (measured_from / settings.warm_ups);
+        let block = 2 * (measured_from / settings.warm_ups);
+        let needed = measured_from + MIN_BLOCKS * block;
         if needed > limit {
-            observe(Event::Short { needed, limit });
+            observe(Event::Short { ends: measured_from + block, needed, limit });
         }
     }
     let mut schedule = Schedule::new(arms, settings.seed);

@@ -119,6 +119,8 @@ pub enum Terms {
     Speed,
     /// Amounts, such as bytes or faults: better, worse.
     Worth,
+    /// CPU time: less, more.
+    Amount,
 }
 
 /// Judges one comparison.
@@ -205,6 +207,7 @@ impl Verdict {
         let (better, worse) = match terms {
             Terms::Speed => ("faster", "slower"),
             Terms::Worth => ("better", "worse"),
+            Terms::Amount => ("less", "more"),
         };
         match self {
             Verdict::Faster(f) => {
@@ -246,6 +249,11 @@ impl Verdict {
             Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. } => return None,
         };
         Some((speedup, interval.filter(|interval| is_meaningful(*interval))))
+    }
+
+    /// Returns whether the runs decided it.
+    pub fn is_decided(&self) -> bool {
+        matches!(self, Verdict::Faster(_) | Verdict::Slower(_) | Verdict::Same { .. })
     }
 
     /// Returns the verdict in one word.

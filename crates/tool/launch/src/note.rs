@@ -278,8 +278,8 @@ impl fmt::Display for Note {
                 match (runtime, program) {
                     (Some(Runtime::Go), _) => write!(
                         f,
-                        "neither libsuperpage.so nor malloc's tunables reach the heap of {path}: Go's runtime maps it by its \
-                         own system calls; {OUTSIDE}"
+                        "neither libsuperpage.so nor malloc's tunables reach the heap of {path}: Go's runtime without cgo \
+                         maps it by its own system calls; {OUTSIDE}"
                     ),
                     (Some(Runtime::StaticGlibc), _) => write!(
                         f,

@@ -293,6 +293,11 @@ impl Plan {
             .find(|note| matches!(note, Note::LibraryMissing | Note::LibraryPath { .. }))
     }
 
+    /// Returns why the plan has no effect on a program with an allocator of its own: only glibc's malloc asks.
+    pub fn misses_allocator(&self) -> Option<&Note> {
+        self.notes.iter().find(|note| matches!(note, Note::OwnAllocator { .. }))
+    }
+
     /// Returns the notes about requests that the program will not get.
     pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
         self.notes.iter().filter(|note| note.is_unreached())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Instrumentation, LaunchError, instrumentation};
@@ -23,7 +23,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Kind of the file, which decides whether preloaded libraries and tunables reach the program.
     pub kind: Kind,
-    /// The library that replaces glibc's malloc, if the program is linked with one.
+    /// What the program allocates with in place of glibc's malloc, and libsuperpage.so sees the mappings of: a library
+    /// that it is linked with, or Go's runtime over libc's mmap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
     /// What manages the program's memory, if it is in the program's own file.
@@ -35,7 +36,7 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// Go's runtime: maps memory by its own system calls, which no library sees.
+    /// Go's runtime without cgo: maps memory by its own system calls, which no library sees.
     Go,
     /// glibc, linked statically: malloc reads its tunables, which need no loader.
     StaticGlibc,
@@ -46,10 +47,8 @@ impl Runtime {
     fn of(path: &Path, kind: &Kind) -> Option<Self> {
         let cache = ReadCache::new(File::open(path).ok()?);
         let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
-        // Go's linker writes these sections, which `strip` leaves.
-        let is_go = [".go.buildinfo", ".note.go.buildid"];
-        if is_go.iter().any(|name| file.section_by_name(name).is_some()) {
-            return Some(Self::Go);
+        if is_go(&file) {
+            return (!imports_mmap(&file)).then_some(Self::Go);
         }
         // glibc keeps the names of its tunables where relocations end (elf/dl-tunables.c: tunable_list).
         let has_tunables = || {
@@ -120,9 +119,29 @@ impl Program {
     }
 }
 
+/// Name of Go's runtime as an allocator.
+const GO: &str = "Go's runtime";
+
+/// Whether Go's linker wrote the file: it writes these sections, which `strip` leaves.
+fn is_go<'data>(file: &impl Object<'data>) -> bool {
+    let names = [".go.buildinfo", ".note.go.buildid"];
+    names.iter().any(|name| file.section_by_name(name).is_some())
+}
+
+/// Whether the loader finds `mmap` for the file. With cgo, which is Go's default where there is a C compiler, Go's
+/// runtime maps its heap through it (go/src/runtime/cgo_mmap.go), so that sanitizers see the memory.
+fn imports_mmap<'data>(file: &impl Object<'data>) -> bool {
+    let is_mmap = |name: &str| matches!(name, "mmap" | "mmap64");
+    let mut symbols = file.dynamic_symbols();
+    symbols.any(|symbol| symbol.is_undefined() && symbol.name().is_ok_and(is_mmap))
+}
+
 fn allocator_of(path: &Path) -> Option<String> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
+    if is_go(&file) {
+        return imports_mmap(&file).then(|| GO.to_string());
+    }
     let is_allocator = |name: &String| ALLOCATORS.iter().any(|start| name.starts_with(start));
     instrumentation::needed(&file).into_iter().find(is_allocator)
 }
@@ -273,6 +292,30 @@ mod tests {
         let of = |name: &str| Program::find(name, "").unwrap().allocator;
         assert_eq!(of(&with).as_deref(), Some("libjemalloc.so.2"));
         assert_eq!(of(&without), None);
+    }
+
+    /// Two files as Go's linker writes them: with cgo the runtime imports mmap, without it imports nothing.
+    #[test]
+    fn go_is_reached_through_the_mmap_that_it_imports() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("x.c");
+        std::fs::write(
+            &source,
+            "#include <sys/mman.h>\n__attribute__((section(\".go.buildinfo\"))) int info = 1;\n\
+             int main(int n, char **v) {\n#ifdef CGO\n\
+             return mmap(0, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n#endif\n}",
+        )
+        .unwrap();
+        let build = |name: &str, with: &[&str]| {
+            let out = dir.path().join(name);
+            let mut cc = std::process::Command::new("cc");
+            cc.arg("-o").arg(&out).arg(&source).args(with);
+            assert!(cc.status().unwrap().success());
+            let program = Program::find(&out, "").unwrap();
+            (program.allocator, program.runtime)
+        };
+        assert_eq!(build("cgo", &["-DCGO"]), (Some(GO.to_string()), None));
+        assert_eq!(build("own", &[]), (None, Some(Runtime::Go)));
     }
 
     #[test]

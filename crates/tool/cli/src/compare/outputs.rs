@@ -125,6 +125,19 @@ impl Outputs {
         }
     }
 
+    /// Writes the result to its file or to standard output. A file of JSON is named, with the command that prints its
+    /// table.
+    fn deliver(&self, text: &str) -> Result<(), Failure> {
+        files::deliver(self.output.as_deref(), self.force, text)?;
+        let file = self.output.as_deref().filter(|path| !self.quiet && !files::is_stdout(path));
+        if let Some(file) = file.filter(|_| self.format() == Format::Json) {
+            let file = file.display().to_string();
+            let command = report::format::command(["superpage", "compare", "--from", &file]);
+            exit::say(&format!("the table: {command}"));
+        }
+        Ok(())
+    }
+
     /// Writes a series to every requested output; `text` is its table.
     pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
         let html = self
@@ -140,7 +153,7 @@ impl Outputs {
             Format::Json => exit::to_json(series)?,
             Format::Csv => return self.refuse_csv(),
         };
-        files::deliver(self.output.as_deref(), self.force, &text).and(html).and(svg)
+        self.deliver(&text).and(html).and(svg)
     }
 
     /// Writes a comparison on a running service to every requested output; `text` is its table.
@@ -158,7 +171,7 @@ impl Outputs {
             Format::Json => document.to_json(),
             Format::Csv => document.to_csv(),
         };
-        files::deliver(self.output.as_deref(), self.force, &text).and(html)
+        self.deliver(&text).and(html)
     }
 
     /// Writes the comparison to every requested output.
@@ -175,7 +188,7 @@ impl Outputs {
             Format::Json => document.to_json(),
             Format::Csv => experiment::csv::samples(document),
         };
-        files::deliver(self.output.as_deref(), self.force, &text).and(html)
+        self.deliver(&text).and(html)
     }
 }
 

@@ -15,6 +15,7 @@ use report::format as words;
 
 use super::{Args, table};
 use crate::exit::{self, Done, Failure};
+use crate::manage::words::may_have_waited;
 use crate::pool::show;
 use crate::targets::{self, TargetArgs};
 
@@ -260,6 +261,8 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.push(analysis.counts.words());
     }
     notes.push(bias(analysis));
+    let longest = analysis.arms.iter().filter_map(|arm| arm.longest_call_seconds);
+    notes.extend(longest.max_by(f64::total_cmp).and_then(may_have_waited));
     notes.extend(document.left.as_ref().map(|one| left(one, document)));
     notes
 }

@@ -135,6 +135,11 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_text()));
             let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{told}");
         }
+        for one in analysis.cpu_time.iter().filter(|one| one.arm == arm.name) {
+            let label = " ".repeat(widest + 4 + reference.chars().count());
+            let (style, line) = (style(&one.verdict), one.verdict.line(Terms::Amount));
+            let _ = writeln!(text, "{label}  {}: {style}{line}{style:#}", one.quantity);
+        }
     }
     for arm in &document.left_out {
         let _ = writeln!(text, "{} left out: {}", arm.name, arm.why);

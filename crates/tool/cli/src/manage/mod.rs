@@ -4,7 +4,7 @@ mod chart;
 mod check;
 mod daemon;
 mod once;
-mod words;
+pub mod words;
 
 use std::path::PathBuf;
 

@@ -448,6 +448,7 @@ fn collapsed(outcome: &Outcome, lines: &mut Vec<String>) {
             report::format::seconds(longest),
             report::format::seconds(p99)
         ));
+        lines.extend(words::may_have_waited(longest).map(|text| format!("  {text}")));
     }
     memory(outcome.resident_before, outcome.resident_after, Some(done.filled), lines);
     for (why, size) in &done.skipped {

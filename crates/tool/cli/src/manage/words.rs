@@ -2,6 +2,20 @@
 
 use ::manage::{Forbidden, Ineligible, Kept, Skip};
 
+/// Seconds up to which calls are short: ten times what they take on an idle machine.
+const SHORT_CALL: f64 = 0.01;
+
+/// What a longest call of this many seconds means for the threads of the program; `None` if it was short.
+pub fn may_have_waited(longest: f64) -> Option<String> {
+    (longest > SHORT_CALL).then(|| {
+        format!(
+            "threads that touched a superpage while it was made or split may have waited up to {}, the longest call; on an \
+             idle machine a call takes less than 1 ms",
+            report::format::seconds(longest)
+        )
+    })
+}
+
 /// What forbids superpages, with the remedy.
 pub fn forbidden(what: Forbidden) -> &'static str {
     match what {
@@ -74,6 +88,8 @@ pub fn kept(why: Kept) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_guide_has_how_much_memory_superpages_may_add() {
         let guide = include_str!("../../../../../docs/guide/manage.md");
@@ -89,5 +105,12 @@ mod tests {
             let row = format!("| `{command}` | {} of", share(most));
             assert!(guide.contains(&row), "the guide has no row {row}");
         }
+    }
+
+    #[test]
+    fn a_long_call_is_called_a_wait_of_the_programs_threads() {
+        assert_eq!(may_have_waited(0.001), None);
+        let said = may_have_waited(1.407).unwrap();
+        assert!(said.contains(&report::format::seconds(1.407)), "{said}");
     }
 }

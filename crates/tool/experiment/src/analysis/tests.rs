@@ -77,6 +77,33 @@ fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
     }
 }
 
+/// A design promises the superpages that it decides to make, however much of the memory that is.
+#[test]
+fn a_design_took_effect_where_what_it_wanted_was_made() {
+    let report = |made, by_fault, unmade, held| live::Report {
+        made,
+        by_fault,
+        unmade,
+        held,
+        ..live::Report::default()
+    };
+    for (runs, kept) in [
+        (&[(4, 0, 0, 0)][..], true),
+        (&[(2, 0, 198, 0)], false),
+        (&[(2, 198, 10, 0)], true),
+        (&[(2, 0, 0, 198)], false),
+        (&[(100, 0, 0, 0), (2, 0, 198, 0), (90, 0, 10, 0)], true),
+        (&[(0, 0, 0, 0)], true),
+        (&[(0, 0, 0, 0), (0, 0, 1, 0)], false),
+        (&[], true),
+    ] {
+        let reports: Vec<live::Report> =
+            runs.iter().map(|&(a, b, c, d)| report(a, b, c, d)).collect();
+        let effect = design_effect(&reports.iter().collect::<Vec<_>>(), 0.8);
+        assert_eq!(effect.is_none(), kept, "{runs:?}: {effect:?}");
+    }
+}
+
 /// Asserts that runs with these (bytes, bytes on superpages) keep or break a promise.
 fn promised(promise: Promise, runs: &[(u64, u64)], kept: bool) {
     let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();

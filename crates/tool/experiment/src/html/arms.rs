@@ -97,11 +97,14 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
         "sign-flip p",
     ];
     let span = |i: Interval| format!("{} – {}", format::ratio(i.low), format::ratio(i.high));
-    let rows = analysis.judgements.iter().filter_map(|judgement| {
+    let judged = analysis.judgements.iter().chain(&analysis.cpu_time);
+    let rows = judged.filter_map(|judgement| {
         let c = judgement.comparison.as_ref()?;
         let randomization = c.randomization();
-        let value =
-            if judgement.quantity == Measure::Wall { format::seconds } else { format::figure };
+        let value = match judgement.quantity {
+            Measure::Wall | Measure::Cpu => format::seconds,
+            Measure::Metric(_) => format::figure,
+        };
         Some(vec![
             format::name(&judgement.arm, 28),
             judgement.quantity.to_string(),

@@ -132,9 +132,12 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
             ),
         );
     }
-    Some(card.all(others.iter().map(|other| {
+    let cpu_time = analysis.cpu_time.iter().filter(|one| one.arm == arm.name);
+    let others = others.iter().map(|other| (*other, Terms::Speed));
+    let others = others.chain(cpu_time.map(|one| (one, Terms::Amount)));
+    Some(card.all(others.map(|(other, terms)| {
         let name = quantity_name(&other.quantity, true);
-        let line = other.verdict.line(Terms::Speed);
+        let line = other.verdict.line(terms);
         el("p").class("small").text(format!("Besides, {name}: {line}"))
     })))
 }

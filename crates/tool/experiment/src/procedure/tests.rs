@@ -97,8 +97,8 @@ fn a_given_time_is_kept_or_called_too_short_at_the_start() {
             Settings { rule, max_seconds: Some(max_seconds), patience_seconds, ..settings(1000) };
         let mut short = None;
         let mut observe = |event: Event| {
-            if let Event::Short { needed, limit } = event {
-                short = Some((needed.as_secs(), limit.as_secs()));
+            if let Event::Short { ends, needed, limit } = event {
+                short = Some([ends, needed, limit].map(|time| time.as_secs()));
             }
         };
         let ran =
@@ -108,9 +108,9 @@ fn a_given_time_is_kept_or_called_too_short_at_the_start() {
     };
     assert_eq!(ran(140.0, None), (140, None));
     assert_eq!(ran(179.0, None), (140, None), "a fourth block would not fit");
-    assert_eq!(ran(99.0, None), (60, Some((100, 99))));
-    assert_eq!(ran(5.0, None), (60, Some((100, 5))), "one block is always made");
-    assert_eq!(ran(5.0, Some(0.0)), (100, Some((100, 5))), "with a second block");
+    assert_eq!(ran(99.0, None), (60, Some([60, 100, 99])));
+    assert_eq!(ran(5.0, None), (60, Some([60, 100, 5])), "one block is always made");
+    assert_eq!(ran(5.0, Some(0.0)), (100, Some([60, 100, 5])), "with a second block");
     assert_eq!(ran(140.0, Some(0.0)), (140, None), "with warm-ups");
     assert_eq!(ran(100.0, Some(110.0)).1, None, "an extended limit is without warm-ups");
 }

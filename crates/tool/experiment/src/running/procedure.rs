@@ -56,6 +56,14 @@ pub struct Settings {
     pub bounds: Bounds,
 }
 
+impl Settings {
+    /// Returns the estimated seconds before the first round, without the time of switches.
+    pub fn seconds_before(&self, arms: usize) -> f64 {
+        let of_arms = arms as f64 * (self.block_seconds + self.settle_seconds);
+        f64::from(self.warm_ups) * (f64::from(AS_FOUND_PER_WARM_UP) * self.block_seconds + of_arms)
+    }
+}
+
 /// Shares of eligible memory on superpages that are evidence about an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {

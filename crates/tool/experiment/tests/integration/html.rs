@@ -320,6 +320,50 @@ fn an_arm_that_did_not_take_effect_has_no_ratio() {
     assert!(!page.contains("class=\"whisker"));
 }
 
+/// The reason names fragmentation, and what compacts memory, only where free superpages did not suffice.
+#[test]
+fn an_arm_without_effect_on_fragmented_memory_is_told_how_to_compact_it() {
+    for (free, is_fragmented) in [(8 << 20, true), (1 << 30, false)] {
+        let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+        document.arms[1].plan.promise = Promise::Superpages;
+        document.judging.least_coverage = 1.0;
+        let samples = document.samples.iter_mut();
+        samples.for_each(|sample| sample.free_superpage_bytes_before = Some(free));
+        let verdict = analyse(&document).judgements.remove(0).verdict;
+        let Verdict::DidNotTakeEffect { why } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(why.contains("sysctl -w vm.compact_memory=1"), is_fragmented, "{why}");
+    }
+}
+
+/// Wall time varies by a factor of two, as other programs take CPUs; CPU time differs by a quarter.
+#[test]
+fn cpu_time_is_judged_where_other_programs_used_cpus() {
+    let walls = [1.0, 1.9, 1.1, 1.7, 0.8, 1.5, 2.0];
+    let mut document = document(&["base", "thp"], 4, &walls, nothing());
+    for (index, sample) in document.samples.iter_mut().enumerate() {
+        let seconds = if sample.arm == 0 { 1.25 } else { 1.0 };
+        sample.user_seconds = seconds * (1.0 + 0.001 * (index % 3) as f64);
+        sample.system_seconds = 0.0;
+    }
+    let others = |cpus| host::Neighbours {
+        cpus: 2,
+        load_before: None,
+        others_cpus: Some(cpus),
+        stolen: None,
+    };
+    document.neighbours = Some(others(0.0));
+    assert_eq!(analyse(&document).cpu_time, [], "an idle machine");
+    document.neighbours = Some(others(1.5));
+    let analysis = analyse(&document);
+    let [Judgement { verdict: Verdict::Faster(figures), .. }] = &analysis.cpu_time[..] else {
+        panic!("{:?}", analysis.cpu_time)
+    };
+    assert!((1.24..1.26).contains(&figures.speedup), "{figures:?}");
+    let wall = &analysis.judgements[0].verdict;
+    assert!(matches!(wall, Verdict::Undecided { .. }), "{wall:?}");
+    assert!(draw(&document).contains("CPU time: 1.25x less"));
+}
+
 #[test]
 fn unseen_runs_with_the_faults_of_base_pages_were_not_on_superpages() {
     // 215 MiB on 4 KiB pages are 55,040 faults; the observed runs took 12,345.

@@ -123,8 +123,8 @@ pub struct RuleArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub max_runs: Option<u32>,
 
-    /// Maximum time until the answer, with warm-ups: 90s, 5m, 1h. One block of two runs per arm is always made; if the
-    /// time is too short for a verdict, this is said after the warm-ups [default: 5m without warm-ups; for slow programs
+    /// Time until the answer, with warm-ups: 90s, 5m, 1h. The warm-ups and one block of two runs per arm are always made,
+    /// also if they take longer; then this is said after the warm-ups, with the time that a verdict takes [default: 5m without warm-ups; for slow programs
     /// until every arm has 50 runs, at most 30m; of a running process 3m].
     #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
     pub max_time: Option<f64>,

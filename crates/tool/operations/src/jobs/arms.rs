@@ -194,6 +194,11 @@ impl RequestedArms {
                 lacking.map_or(Ok(plan), Err)
             });
             match resolved {
+                Ok(plan) if index > 0 && !self.named && plan.misses_allocator().is_some() => {
+                    let why = plan.misses_allocator().map(ToString::to_string).unwrap_or_default();
+                    let other = "--arm 'pool: pages=hugetlb memory=heap,mmap' reaches it";
+                    left_out.push(LeftOut { name: recipe.name, why: format!("{why}; {other}") });
+                }
                 Ok(plan) => {
                     planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
                 }
@@ -224,6 +229,48 @@ mod tests {
         assert_eq!(names(&[], false), ["base", "thp", "hugetlb"]);
         assert_eq!(names(&["base", "base", "base"], false), ["base", "base #2", "base #3"]);
         assert_eq!(names(&["x: A=1", "thp"], true), ["x", "x again", "thp"]);
+    }
+
+    /// glibc's malloc alone asks for pool pages in the arm hugetlb: a program with jemalloc is not run on it for nothing,
+    /// unless the arm was named.
+    #[test]
+    fn the_default_arm_that_misses_the_programs_allocator_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, library, program] =
+            ["x.c", "libjemalloc.so.2", "x"].map(|name| dir.path().join(name));
+        std::fs::write(&source, "void jemalloc_stats(void) {} int main(void) { return 0; }")
+            .unwrap();
+        let build = |out: &std::path::Path, with: &[&std::ffi::OsStr]| {
+            let mut cc = std::process::Command::new("cc");
+            assert!(cc.arg("-o").arg(out).arg(&source).args(with).status().unwrap().success());
+        };
+        let soname = "-Wl,-soname,libjemalloc.so.2";
+        build(&library, &["-shared", "-fPIC", soname].map(std::ffi::OsStr::new));
+        build(&program, &["-Wl,--no-as-needed".as_ref(), library.as_os_str()]);
+        let pool = launch::Pool {
+            size: units::PageSize::new(2 << 20).unwrap(),
+            total: 10,
+            free: 10,
+            reserved: 0,
+            overcommit_left: 0,
+            is_gigantic: false,
+        };
+        let facts = Facts {
+            thp_mode: Some("madvise".to_string()),
+            pools: vec![pool],
+            runtime: Some("/lib/libsuperpage.so".into()),
+            ..Facts::default()
+        };
+        let planned = |given: &[Recipe]| {
+            let asked = RequestedArms::new(given, false);
+            let (arms, left_out) = asked.plan(&[program.clone().into()], &facts, None).unwrap();
+            let arms: Vec<String> = arms.into_iter().map(|arm| arm.name).collect();
+            (arms, left_out.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
+        };
+        let [base, thp, hugetlb] = ["base", "thp", "hugetlb"].map(str::to_string);
+        assert_eq!(planned(&[]), (vec![base.clone(), thp], vec![hugetlb.clone()]));
+        let named = ["base", "hugetlb"].map(|name| parse(name).unwrap());
+        assert_eq!(planned(&named), (vec![base, hugetlb], vec![]));
     }
 
     #[test]

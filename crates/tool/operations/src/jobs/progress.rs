@@ -22,12 +22,12 @@ pub struct Bar {
     runs: u64,
     /// Estimated number of runs of all arms.
     needed: u64,
-    /// When the first warm-up began.
-    began: Instant,
-    /// Time limit, of which no more than the rest is left.
+    /// Time limit that was given, warm-ups included.
     limit: Option<Duration>,
     /// Whether two blocks are made even if the limit is too short.
     is_soft: bool,
+    /// Whether a block has ended: from then on the procedure says how many runs the limits allow.
+    has_block: bool,
     /// Time spent in runs, with warm-ups, and their number.
     spent: (Duration, u32),
     run_began: Instant,
@@ -36,7 +36,7 @@ pub struct Bar {
 impl Bar {
     /// Creates a progress bar for these arms; silent if `quiet`.
     pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
-        Self {
+        let new = Self {
             names: names.to_vec(),
             warm_ups: settings.warm_ups,
             rule: settings.rule,
@@ -44,18 +44,39 @@ impl Bar {
             is_quiet: quiet,
             before: None,
             runs: 0,
-            needed: u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64,
-            began: Instant::now(),
-            limit: settings.max_seconds.map(Duration::from_secs_f64),
+            needed: 0,
+            limit: settings
+                .max_seconds
+                .filter(|_| settings.patience_seconds <= settings.max_seconds)
+                .map(Duration::from_secs_f64),
             is_soft: settings.patience_seconds.is_some(),
+            has_block: false,
             spent: (Duration::ZERO, 0),
             run_began: Instant::now(),
-        }
+        };
+        Self { needed: new.least(), ..new }
     }
 
     /// Tells after the first run what load others make, unless quiet.
     pub fn warns_of_load(self, before: &Before) -> Self {
         Self { before: (!self.is_quiet).then(|| before.clone()), ..self }
+    }
+
+    /// Lowers the estimate to the blocks that fit into the limit, of which the first, or the first two, are always made. The mean duration
+    /// of the runs so far stands for the others.
+    fn fit(&mut self) {
+        let (spent, runs) = self.spent;
+        let (Some(limit), Some(mean)) = (self.limit, spent.checked_div(runs)) else { return };
+        let warm_ups = mean * self.warm_ups * self.names.len() as u32;
+        let block = mean.as_secs_f64() * self.runs_of_blocks(1) as f64;
+        let blocks = limit.saturating_sub(warm_ups).as_secs_f64() / block.max(1e-9);
+        self.needed =
+            self.least().min(self.runs_of_blocks((blocks as u32).max(1 + u32::from(self.is_soft))));
+    }
+
+    /// Number of runs that the stopping rule makes at least.
+    fn least(&self) -> u64 {
+        self.runs_of_blocks(min_blocks(&self.rule))
     }
 
     /// What is left, from the mean duration of the runs so far: `, about 40 s left`. Empty before the first run ends.
@@ -64,9 +85,6 @@ impl Bar {
         let Some(mean) = spent.checked_div(runs) else { return String::new() };
         let runs = self.needed.saturating_sub(self.runs) + warm_ups_left;
         let left = mean.as_secs_f64() * runs as f64;
-        let limit =
-            self.limit.map(|limit| limit.saturating_sub(self.began.elapsed()).as_secs_f64());
-        let left = limit.map_or(left, |limit| left.min(limit));
         let left =
             if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
         format!(", about {left} left")
@@ -81,6 +99,9 @@ impl Bar {
     pub fn show(&mut self, event: &Event) {
         match event {
             Event::Begins(run) => {
+                if !self.has_block {
+                    self.fit();
+                }
                 let (name, block) = (&self.names[run.at.arm as usize], run.at.block + 1);
                 if run.purpose == Purpose::Measured {
                     self.needed = self.needed.max(self.runs_of_blocks(block));
@@ -113,26 +134,32 @@ impl Bar {
                     self.progress.aside(|| say(&warning));
                 }
             }
-            Event::Short { needed, limit } if !self.is_quiet => {
-                let [needed, limit] = [needed, limit].map(|time| time.as_secs_f64().ceil());
-                let then = match self.is_soft {
-                    false => "it is kept, and there may be no interval",
-                    true => "they are made nevertheless",
+            Event::Short { ends, needed, limit } if !self.is_quiet => {
+                let [ends, needed, limit] =
+                    [ends, needed, limit].map(|time| time.as_secs_f64().ceil());
+                let takes = match self.is_soft {
+                    false => format!(
+                        "one block of two runs per arm, which is always made, takes about {ends:.0} s; two, which give an \
+                         interval, {needed:.0} s"
+                    ),
+                    true => format!(
+                        "two blocks of two runs per arm, which are always made, take about {needed:.0} s"
+                    ),
                 };
                 let what = if self.is_soft { "its part of --max-time," } else { "--max-time" };
                 self.progress.aside(|| {
                     say(&format!(
-                        "{what} {limit:.0}s is too short for a verdict: the warm-ups and two blocks of runs take about \
-                         {needed:.0} s; {then}"
+                        "{what} {limit:.0}s is too short for a verdict: with warm-ups, {takes}"
                     ));
                 });
             }
             Event::Short { .. } => {}
             Event::Block(progress, most) => {
-                if let Some(needed) = progress.estimated_runs_needed(&self.rule) {
-                    let all = u64::from(needed.min(*most)) * self.names.len() as u64;
-                    self.needed = all.max(self.runs);
-                }
+                self.has_block = true;
+                let arms = self.names.len() as u64;
+                let needed = progress.estimated_runs_needed(&self.rule);
+                let needed = needed.map_or(self.needed, |needed| u64::from(needed) * arms);
+                self.needed = needed.min(u64::from(*most) * arms).max(self.runs);
             }
         }
     }
@@ -168,5 +195,31 @@ mod tests {
         };
         assert_eq!(needed_in(7, Purpose::WarmUp), 12);
         assert_eq!([0, 1, 2].map(|block| needed_in(block, Purpose::Measured)), [12, 12, 18]);
+    }
+
+    /// Runs of 35 s: in two minutes one block of two arms is made, in five minutes and a half two, where the rule asks for
+    /// three. What is left counts these runs alone.
+    #[test]
+    fn the_total_is_of_the_runs_that_the_time_allows() {
+        let settings = |max_seconds| Settings {
+            seed: 1,
+            warm_ups: 1,
+            rule: Rule::default(),
+            max_seconds,
+            patience_seconds: None,
+        };
+        for (seconds, runs, left) in [
+            (Some(120.0), 4, ", about 3 min left"),
+            (Some(351.0), 8, ", about 5 min left"),
+            (Some(3600.0), 12, ", about 8 min left"),
+            (None, 12, ", about 8 min left"),
+        ] {
+            let mut bar = Bar::new(&["base", "thp"].map(String::from), &settings(seconds), true);
+            bar.spent = (Duration::from_secs(35), 1);
+            let at = Slot { block: 0, slot: 1, arm: 1 };
+            let purpose = Purpose::WarmUp;
+            bar.show(&Event::Begins(Run { at, purpose, environment_padding: 0, seed: 1 }));
+            assert_eq!((bar.needed, bar.left(1).as_str()), (runs, left), "{seconds:?}");
+        }
     }
 }

@@ -318,8 +318,9 @@ impl Request {
         let mut clock = Wall { began: Instant::now(), interrupting: &interrupting };
         let (question, mut progress) =
             ((metric.better, &judging.margin(None)), Progress::new(self.quiet, "comparing"));
-        let most = settings.max_seconds as u64;
         let mut rounds = 0;
+        // Seconds before the first round, for which alone the limit is.
+        let mut before = None;
         let observe = &mut |event: Event| match event {
             Event::Begins(purpose, arm, seconds) => {
                 let arm = arm.map_or("as found", |arm| arm.name.as_str());
@@ -327,7 +328,14 @@ impl Request {
                     Purpose::Measured => format!("{arm}, round {}", rounds + 1),
                     Purpose::AsFound | Purpose::WarmUp => format!("{arm}, warm-up"),
                 };
-                progress.tell(seconds as u64, Some(most), || what);
+                let before = match purpose {
+                    Purpose::Measured => *before.get_or_insert(seconds),
+                    Purpose::AsFound | Purpose::WarmUp => {
+                        settings.seconds_before(arms.len()).max(seconds)
+                    }
+                };
+                let most = (before + settings.max_seconds).max(seconds);
+                progress.tell(seconds as u64, Some(most as u64), || what);
             }
             Event::Round(_) => rounds += 1,
             Event::Ended(_) => {}
