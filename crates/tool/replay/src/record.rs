@@ -1,0 +1,473 @@
+//! Records windows of a running program: between them it runs natively, within them one of its threads is stepped
+//! instruction by instruction, and every instruction and every address that it accesses is kept.
+//!
+//! Windows lie evenly over the CPU time of all threads, so each stands for the same share of it.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use host::Root;
+use host::process::{Maps, Sharing};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    OpAccess, Register, UsedMemory,
+};
+use sys::peek::Memory;
+use sys::ptrace::{self, Registers, Stop};
+use units::{PageSize, Pid};
+
+use crate::ReplayError;
+
+/// How windows are recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// CPU time between windows.
+    pub interval: Duration,
+    /// Instructions of a window.
+    pub instructions: usize,
+    /// Maximum number of windows.
+    pub windows: usize,
+    /// Time after which the recording ends, for programs that do not.
+    pub time: Option<Duration>,
+}
+
+/// How an access uses memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// A load or a prefetch.
+    Read,
+    /// A store.
+    Write,
+    /// Both, of one address.
+    Both,
+}
+
+/// An instruction of the program, decoded.
+#[derive(Debug, Clone)]
+pub struct Code {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Its accesses, in the order in which a step has their addresses; true: of the explicit operand.
+    pub uses: Vec<(Use, bool)>,
+    used: Vec<UsedMemory>,
+}
+
+/// One executed instruction.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// Its place in [`Recorded::code`].
+    pub code: u32,
+    /// The place of its first address in [`Window::addresses`].
+    pub first: u32,
+}
+
+/// Consecutive instructions of one thread.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// The process.
+    pub process: Pid,
+    /// Time since the program's start.
+    pub at: Duration,
+    /// The instructions.
+    pub steps: Vec<Step>,
+    /// Addresses of their accesses.
+    pub addresses: Vec<u64>,
+}
+
+/// Windows of a program.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// The different instructions.
+    pub code: Vec<Code>,
+    /// The windows, in order of time.
+    pub windows: Vec<Window>,
+    /// Superpage regions (process, address / size) that superpages could back: private anonymous memory all through.
+    pub eligible: HashSet<(Pid, u64)>,
+    /// CPU time of the program outside of windows.
+    pub native: Duration,
+    /// Wall-clock time from the start to the end of the recording.
+    pub wall: Duration,
+}
+
+struct Thread {
+    process: Pid,
+    /// CPU time seen so far, and the part of it that windows stand for.
+    seen: Duration,
+    due: Duration,
+}
+
+/// A running recording. Only the thread that has started it may use it (ptrace).
+pub struct Recorder {
+    plan: Plan,
+    superpage: PageSize,
+    begun: Instant,
+    threads: HashMap<Pid, Thread>,
+    known: HashMap<(Pid, u64), u32>,
+    memory: HashMap<Pid, Memory>,
+    factory: InstructionInfoFactory,
+    recorded: Recorded,
+}
+
+const POLL: Duration = Duration::from_millis(2);
+/// Maximum time of a window; a thread that sleeps in the kernel ends its window.
+const MAX_SLEEP: Duration = Duration::from_millis(300);
+
+impl Recorder {
+    /// Starts to trace a program that was just started.
+    ///
+    /// # Errors
+    /// It cannot be traced.
+    pub fn new(program: Pid, plan: Plan, superpage: PageSize) -> Result<Self, ReplayError> {
+        ptrace::seize(program).map_err(ReplayError::Trace)?;
+        let mut recorder = Self {
+            plan,
+            superpage,
+            begun: Instant::now(),
+            threads: HashMap::new(),
+            known: HashMap::new(),
+            memory: HashMap::new(),
+            factory: InstructionInfoFactory::new(),
+            recorded: Recorded::default(),
+        };
+        recorder.add(program);
+        Ok(recorder)
+    }
+
+    /// Records until the program or the recording ends. `progress` gets the number of windows, and cancels by returning
+    /// false. A program that still runs is left to the caller, untraced.
+    ///
+    /// # Errors
+    /// A thread cannot be stepped.
+    pub fn record(mut self, mut progress: impl FnMut(usize) -> bool) -> Result<Recorded, ReplayError> {
+        let mut due = Duration::ZERO;
+        while !self.threads.is_empty() {
+            std::thread::sleep(POLL.min(self.plan.interval / 4));
+            self.events()?;
+            due += self.account();
+            let is_over = self.plan.time.is_some_and(|time| self.begun.elapsed() >= time);
+            if is_over || self.recorded.windows.len() >= self.plan.windows {
+                break;
+            }
+            if due >= self.plan.interval {
+                due = due.saturating_sub(self.plan.interval).min(self.plan.interval);
+                let most = self.threads.iter().max_by_key(|(_, thread)| thread.due);
+                let Some(thread) = most.map(|(thread, _)| *thread) else { break };
+                self.window(thread)?;
+                if !progress(self.recorded.windows.len()) {
+                    break;
+                }
+            }
+        }
+        self.let_go();
+        self.recorded.wall = self.begun.elapsed();
+        Ok(self.recorded)
+    }
+
+    fn let_go(&mut self) {
+        for thread in self.threads.keys() {
+            if ptrace::interrupt(*thread).is_ok() && ptrace::wait(*thread, true).is_ok() {
+                let _ = ptrace::detach(*thread);
+            }
+        }
+    }
+
+    fn add(&mut self, thread: Pid) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", thread.0));
+        let process = status.ok().and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+            line.trim().parse().ok().map(Pid)
+        });
+        let process = process.unwrap_or(thread);
+        let seen = cpu_time(thread).unwrap_or_default();
+        self.threads.entry(thread).or_insert(Thread { process, seen, due: Duration::ZERO });
+    }
+
+    /// Handles what has happened to the threads.
+    fn events(&mut self) -> Result<(), ReplayError> {
+        for thread in self.threads.keys().copied().collect::<Vec<_>>() {
+            while let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone)) {
+                self.event(thread, stop)?;
+                if stop == Stop::Gone {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, thread: Pid, stop: Stop) -> Result<(), ReplayError> {
+        let resumed = match stop {
+            Stop::Gone => {
+                self.threads.remove(&thread);
+                return Ok(());
+            }
+            Stop::Signal(signal) => ptrace::resume(thread, signal),
+            Stop::Stopped => ptrace::listen(thread),
+            Stop::Started(other) => {
+                self.add(other);
+                ptrace::resume(thread, 0)
+            }
+            Stop::Executed => {
+                let process = self.threads.get(&thread).map_or(thread, |it| it.process);
+                self.forget(process);
+                ptrace::resume(thread, 0)
+            }
+            Stop::Trap | Stop::Interrupted => ptrace::resume(thread, 0),
+        };
+        // A thread that was killed meanwhile is reported next.
+        let _ = resumed;
+        Ok(())
+    }
+
+    fn forget(&mut self, process: Pid) {
+        self.memory.remove(&process);
+        self.known.retain(|(other, _), _| *other != process);
+    }
+
+    /// Adds up CPU time, and returns how much was added.
+    fn account(&mut self) -> Duration {
+        let mut added = Duration::ZERO;
+        for (pid, thread) in &mut self.threads {
+            let Some(now) = cpu_time(*pid) else { continue };
+            let used = now.saturating_sub(thread.seen);
+            thread.seen = now;
+            thread.due += used;
+            added += used;
+        }
+        self.recorded.native += added;
+        added
+    }
+
+    /// Steps a thread through a window.
+    fn window(&mut self, thread: Pid) -> Result<(), ReplayError> {
+        if ptrace::interrupt(thread).is_err() {
+            return Ok(());
+        }
+        loop {
+            match ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)) {
+                Some(Stop::Interrupted) => break,
+                Some(stop) => {
+                    self.event(thread, stop)?;
+                    if stop == Stop::Gone || stop == Stop::Stopped {
+                        return Ok(());
+                    }
+                }
+                None => {}
+            }
+        }
+        let Some(state) = self.threads.get_mut(&thread) else { return Ok(()) };
+        state.due = state.due.saturating_sub(self.plan.interval);
+        let process = state.process;
+        self.note_eligible(process);
+        let at = self.begun.elapsed();
+        let (steps, addresses) = (Vec::with_capacity(self.plan.instructions), Vec::new());
+        let mut window = Window { process, at, steps, addresses };
+        let left = self.steps(thread, &mut window)?;
+        if left && let Some(thread_state) = self.threads.get_mut(&thread) {
+            thread_state.seen = cpu_time(thread).unwrap_or(thread_state.seen);
+            let _ = ptrace::resume(thread, 0);
+        }
+        if window.steps.len() > self.plan.instructions / 2 {
+            self.recorded.windows.push(window);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the thread is left stopped.
+    fn steps(&mut self, thread: Pid, window: &mut Window) -> Result<bool, ReplayError> {
+        let mut signal = 0;
+        let mut lines = Lines::default();
+        let begun = Instant::now();
+        while window.steps.len() < self.plan.instructions {
+            let Ok(registers) = ptrace::registers(thread) else { return Ok(true) };
+            let code = self.decode(window.process, registers.rip);
+            if let Some(code) = code {
+                self.keep(code, &registers, window, &mut lines);
+            }
+            let enters_kernel = code.is_none_or(|code| {
+                self.recorded.code[code as usize].instruction.mnemonic() == Mnemonic::Syscall
+            });
+            if ptrace::step(thread, std::mem::take(&mut signal)).is_err() {
+                return Ok(true);
+            }
+            let stop = match enters_kernel {
+                false => ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)),
+                true => self.slow_step(thread)?,
+            };
+            match stop {
+                Some(Stop::Trap) => {}
+                Some(Stop::Signal(number)) => signal = number,
+                Some(Stop::Interrupted) => {}
+                Some(Stop::Started(other)) => self.add(other),
+                Some(Stop::Executed) => self.forget(window.process),
+                Some(stop @ (Stop::Gone | Stop::Stopped)) => {
+                    self.event(thread, stop)?;
+                    return Ok(false);
+                }
+                None => return Ok(true),
+            }
+            if window.steps.len().is_multiple_of(4096) && begun.elapsed() > 10 * MAX_SLEEP {
+                break;
+            }
+        }
+        if signal != 0 {
+            let _ = ptrace::resume(thread, signal);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Waits for a step that may sleep in the kernel; `None`: it slept too long, and was interrupted.
+    fn slow_step(&mut self, thread: Pid) -> Result<Option<Stop>, ReplayError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone)) {
+                return Ok(Some(stop));
+            }
+            let others: Vec<_> = self.threads.keys().copied().filter(|it| *it != thread).collect();
+            for other in others {
+                if let Ok(Some(stop)) = ptrace::wait(other, false) {
+                    self.event(other, stop)?;
+                }
+            }
+            if begun.elapsed() > MAX_SLEEP {
+                let _ = ptrace::interrupt(thread);
+                return Ok(match ptrace::wait(thread, true) {
+                    Ok(Some(Stop::Interrupted | Stop::Trap)) => None,
+                    Ok(stop) => stop,
+                    Err(_) => Some(Stop::Gone),
+                });
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn decode(&mut self, process: Pid, at: u64) -> Option<u32> {
+        if let Some(known) = self.known.get(&(process, at)) {
+            return Some(*known);
+        }
+        let memory = match self.memory.entry(process) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert(Memory::open(process).ok()?),
+        };
+        let mut bytes = [0; 15];
+        let read = memory.read(at, &mut bytes).ok()?;
+        let instruction = Decoder::with_ip(64, &bytes[..read], at, DecoderOptions::NONE).decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        let info = self.factory.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
+        let is_prefetch = format!("{:?}", instruction.mnemonic()).starts_with("Prefetch");
+        let (mut uses, mut used) = (Vec::new(), Vec::new());
+        for memory in info.used_memory() {
+            let how = match memory.access() {
+                OpAccess::Read | OpAccess::CondRead => Use::Read,
+                OpAccess::Write | OpAccess::CondWrite => Use::Write,
+                OpAccess::ReadWrite | OpAccess::ReadCondWrite => Use::Both,
+                _ if is_prefetch => Use::Read,
+                _ => continue,
+            };
+            // Of gathers and scatters no addresses are known.
+            if memory.index().is_vector_register() {
+                continue;
+            }
+            let is_explicit = (memory.base() == instruction.memory_base()
+                || instruction.memory_base() == Register::RIP && memory.base() == Register::None)
+                && memory.index() == instruction.memory_index();
+            uses.push((how, is_explicit));
+            used.push(*memory);
+        }
+        let number = self.recorded.code.len() as u32;
+        self.recorded.code.push(Code { instruction, uses, used });
+        self.known.insert((process, at), number);
+        Some(number)
+    }
+
+    fn keep(&self, code: u32, registers: &Registers, window: &mut Window, lines: &mut Lines) {
+        let known = &self.recorded.code[code as usize];
+        let address = |memory: &UsedMemory| {
+            memory.virtual_address(0, |register, _, _| value(registers, register)).unwrap_or(0)
+        };
+        let first = window.addresses.len() as u32;
+        let is_string = known.instruction.is_string_instruction();
+        if is_string && (known.instruction.has_rep_prefix() || known.instruction.has_repne_prefix()) {
+            // A rep prefix moves whole lines at once.
+            let at: Vec<u64> = known.used.iter().map(&address).collect();
+            let touched = (code, at.iter().map(|address| address >> 6).collect::<Vec<_>>());
+            if lines.0.as_ref() == Some(&touched) || registers.rcx == 0 {
+                return;
+            }
+            lines.0 = Some(touched);
+            window.addresses.extend(at);
+            window.steps.push(Step { code, first });
+            return;
+        }
+        lines.0 = None;
+        window.addresses.extend(known.used.iter().map(address));
+        window.steps.push(Step { code, first });
+    }
+
+    fn note_eligible(&mut self, process: Pid) {
+        let Ok(maps) = Maps::open(&Root::real(), process) else { return };
+        let size = self.superpage.bytes();
+        // Neighbours of one kind, whose permissions and names are alike, are one area.
+        let mut area: Option<(u64, u64)> = None;
+        let mut add = |(start, end): (u64, u64)| {
+            let regions = start.div_ceil(size)..end / size;
+            self.recorded.eligible.extend(regions.map(|region| (process, region)));
+        };
+        for mapping in maps.flatten() {
+            let is_plain = mapping.inode == 0
+                && mapping.writable
+                && mapping.sharing == Sharing::Private
+                && (mapping.name.is_empty()
+                    || mapping.name == "[heap]"
+                    || mapping.name.starts_with("[anon"));
+            area = match area {
+                Some((start, end)) if is_plain && end == mapping.start => Some((start, mapping.end)),
+                other => {
+                    other.into_iter().for_each(&mut add);
+                    is_plain.then_some((mapping.start, mapping.end))
+                }
+            };
+        }
+        area.into_iter().for_each(&mut add);
+    }
+}
+
+/// Lines that the last iteration of a rep prefix touched.
+#[derive(Default)]
+struct Lines(Option<(u32, Vec<u64>)>);
+
+/// CPU time of a thread (`/proc/PID/schedstat`), in user mode and in the kernel.
+fn cpu_time(thread: Pid) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", thread.0)).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
+fn value(registers: &Registers, register: Register) -> Option<u64> {
+    let whole = match register.full_register() {
+        Register::RAX => registers.rax,
+        Register::RBX => registers.rbx,
+        Register::RCX => registers.rcx,
+        Register::RDX => registers.rdx,
+        Register::RSI => registers.rsi,
+        Register::RDI => registers.rdi,
+        Register::RBP => registers.rbp,
+        Register::RSP => registers.rsp,
+        Register::R8 => registers.r8,
+        Register::R9 => registers.r9,
+        Register::R10 => registers.r10,
+        Register::R11 => registers.r11,
+        Register::R12 => registers.r12,
+        Register::R13 => registers.r13,
+        Register::R14 => registers.r14,
+        Register::R15 => registers.r15,
+        Register::FS => registers.fs_base,
+        Register::GS => registers.gs_base,
+        Register::ES | Register::CS | Register::SS | Register::DS => 0,
+        _ => return None,
+    };
+    Some(if register.is_gpr32() { whole & 0xffff_ffff } else { whole })
+}
