@@ -135,8 +135,9 @@ impl Mapping {
         let flags = MapFlags::PRIVATE | MapFlags::from_bits_retain(libc::MAP_32BIT as u32);
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
-        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
-            .map_err(|errno| SysError::new("mmap", format!("{len} bytes, 32-bit"), errno))?;
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
+                .map_err(|errno| SysError::new("mmap", format!("{len} bytes, 32-bit"), errno))?;
         let start = NonNull::new(start.cast()).expect("mmap returns no null range");
         Ok(Self { start, len })
     }

@@ -1,7 +1,7 @@
 //! Predicts what superpages would save by replay: short windows of a program are recorded as it runs, and executed
 //! again over memory of the same shape, on base pages and on superpages.
 //!
-//! [`Recorder`] records windows, [`Image`] is their machine code, [`replay`] executes it and [`saving`] compares.
+//! [`record`] records windows, [`Image`] is their machine code, [`replay`] executes it and [`saving`] compares.
 //! See docs/decisions/prediction.md#11.
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ mod record;
 mod times;
 mod translate;
 
-pub use record::{Plan, Recorded, Recorder, Window};
+pub use record::{Plan, Recorded, Window, record};
 pub use times::{Passes, Saving, Times, replay, saving};
 pub use translate::{Image, Region};
 
@@ -20,6 +20,9 @@ use units::ByteSize;
 /// Why there is no prediction by replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
+    /// The program cannot be started.
+    #[error("the program cannot be started: {0}")]
+    Start(std::io::Error),
     /// The program cannot be traced.
     #[error("the program cannot be traced: {0}; see kernel.yama.ptrace_scope, or run as its user")]
     Trace(SysError),
@@ -38,7 +41,9 @@ pub enum ReplayError {
         windows: usize,
     },
     /// Memory is short.
-    #[error("the replay needs {needed}, and {available} are free; free memory, or give the program less")]
+    #[error(
+        "the replay needs {needed}, and {available} are free; free memory, or give the program less"
+    )]
     NoMemory {
         /// Memory needed.
         needed: ByteSize,
@@ -46,7 +51,9 @@ pub enum ReplayError {
         available: ByteSize,
     },
     /// The kernel did not give the requested pages.
-    #[error("only {got} of {of} replayed memory are on {on}; free memory may be fragmented: superpage pool")]
+    #[error(
+        "only {got} of {of} replayed memory are on {on}; free memory may be fragmented: superpage pool"
+    )]
     NotGot {
         /// Bytes on the requested pages.
         got: ByteSize,

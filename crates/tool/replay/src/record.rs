@@ -5,17 +5,22 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use host::Root;
 use host::process::{Maps, Sharing};
+use host::{Root, coverage};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, Register, UsedMemory,
 };
+use sys::guard::{self, Guarded};
+use sys::pagemap::Pagemap;
 use sys::peek::Memory;
+use sys::prctl::ThpControl;
 use sys::ptrace::{self, Registers, Stop};
-use units::{PageSize, Pid};
+use sys::spawn::ChildSetup;
+use units::{ByteSize, PageSize, Pid};
 
 use crate::ReplayError;
 
@@ -73,6 +78,8 @@ pub struct Window {
     pub steps: Vec<Step>,
     /// Addresses of their accesses.
     pub addresses: Vec<u64>,
+    /// Pages that the window touched first: the kernel has just written their entry, and zeroed them.
+    pub fresh: HashSet<u64>,
 }
 
 /// Windows of a program.
@@ -86,9 +93,50 @@ pub struct Recorded {
     pub eligible: HashSet<(Pid, u64)>,
     /// CPU time of the program outside of windows.
     pub native: Duration,
-    /// Wall-clock time from the start to the end of the recording.
-    pub wall: Duration,
+    /// Resident memory of its processes when it was largest: all, and what superpages could back.
+    pub resident: (ByteSize, ByteSize),
+    /// Pairs of neighbouring base pages in that memory, and those of them that are neighbours in physical memory, too.
+    /// Zero pairs without the privilege to see frames (CAP_SYS_ADMIN).
+    pub neighbours: (u64, u64),
 }
+
+impl Recorded {
+    /// Whether the program's base pages lie in order in physical memory, so that processors that merge neighbours in
+    /// the TLB can do so. Assumed if it cannot be seen.
+    pub fn lies_in_order(&self) -> bool {
+        let (all, near) = self.neighbours;
+        2 * near >= all
+    }
+}
+
+/// Starts a program, which gets no superpages, and records windows of it. `progress` gets the number of windows, and
+/// cancels by returning false. A program that has not ended with the recording is ended.
+///
+/// # Errors
+/// The program cannot be started or traced.
+pub fn record(
+    command: &mut Command,
+    plan: Plan,
+    superpage: PageSize,
+    progress: impl FnMut(usize) -> bool,
+) -> Result<(Recorded, ExitStatus), ReplayError> {
+    let setup = ChildSetup { thp: Some(ThpControl::Disabled), ..ChildSetup::default() };
+    let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
+    let Guarded { guard, program } = started.map_err(ReplayError::Start)?;
+    let recorded = Recorder::new(program, plan, superpage).and_then(|it| it.record(progress));
+    for signal in [SIGTERM, SIGKILL] {
+        if sys::wait::has_ended_within(guard, GRACE) != Some(true) {
+            // Fails if it ended meanwhile.
+            let _ = sys::signal::send(program, signal);
+        }
+    }
+    let (status, _) = sys::wait::reap(guard)?;
+    Ok((recorded?, status))
+}
+
+// signal(7), x86.
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
 
 struct Thread {
     process: Pid,
@@ -97,8 +145,13 @@ struct Thread {
     due: Duration,
 }
 
+/// Number of regions of a mapping whose frames are looked at.
+const SEEN_REGIONS: u64 = 8;
+/// Time in which a program ends by itself, or after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// A running recording. Only the thread that has started it may use it (ptrace).
-pub struct Recorder {
+struct Recorder {
     plan: Plan,
     superpage: PageSize,
     begun: Instant,
@@ -118,7 +171,7 @@ impl Recorder {
     ///
     /// # Errors
     /// It cannot be traced.
-    pub fn new(program: Pid, plan: Plan, superpage: PageSize) -> Result<Self, ReplayError> {
+    fn new(program: Pid, plan: Plan, superpage: PageSize) -> Result<Self, ReplayError> {
         ptrace::seize(program).map_err(ReplayError::Trace)?;
         let mut recorder = Self {
             plan,
@@ -139,7 +192,7 @@ impl Recorder {
     ///
     /// # Errors
     /// A thread cannot be stepped.
-    pub fn record(mut self, mut progress: impl FnMut(usize) -> bool) -> Result<Recorded, ReplayError> {
+    fn record(mut self, mut progress: impl FnMut(usize) -> bool) -> Result<Recorded, ReplayError> {
         let mut due = Duration::ZERO;
         while !self.threads.is_empty() {
             std::thread::sleep(POLL.min(self.plan.interval / 4));
@@ -160,7 +213,6 @@ impl Recorder {
             }
         }
         self.let_go();
-        self.recorded.wall = self.begun.elapsed();
         Ok(self.recorded)
     }
 
@@ -262,7 +314,7 @@ impl Recorder {
         self.note_eligible(process);
         let at = self.begun.elapsed();
         let (steps, addresses) = (Vec::with_capacity(self.plan.instructions), Vec::new());
-        let mut window = Window { process, at, steps, addresses };
+        let mut window = Window { process, at, steps, addresses, fresh: HashSet::new() };
         let left = self.steps(thread, &mut window)?;
         if left && let Some(thread_state) = self.threads.get_mut(&thread) {
             thread_state.seen = cpu_time(thread).unwrap_or(thread_state.seen);
@@ -277,13 +329,13 @@ impl Recorder {
     /// Returns whether the thread is left stopped.
     fn steps(&mut self, thread: Pid, window: &mut Window) -> Result<bool, ReplayError> {
         let mut signal = 0;
-        let mut lines = Lines::default();
+        let mut seen = Seen { pagemap: Pagemap::open(window.process).ok(), ..Seen::default() };
         let begun = Instant::now();
         while window.steps.len() < self.plan.instructions {
             let Ok(registers) = ptrace::registers(thread) else { return Ok(true) };
             let code = self.decode(window.process, registers.rip);
             if let Some(code) = code {
-                self.keep(code, &registers, window, &mut lines);
+                self.keep(code, &registers, window, &mut seen);
             }
             let enters_kernel = code.is_none_or(|code| {
                 self.recorded.code[code as usize].instruction.mnemonic() == Mnemonic::Syscall
@@ -357,54 +409,37 @@ impl Recorder {
         if instruction.is_invalid() {
             return None;
         }
-        let info = self.factory.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
-        let is_prefetch = format!("{:?}", instruction.mnemonic()).starts_with("Prefetch");
-        let (mut uses, mut used) = (Vec::new(), Vec::new());
-        for memory in info.used_memory() {
-            let how = match memory.access() {
-                OpAccess::Read | OpAccess::CondRead => Use::Read,
-                OpAccess::Write | OpAccess::CondWrite => Use::Write,
-                OpAccess::ReadWrite | OpAccess::ReadCondWrite => Use::Both,
-                _ if is_prefetch => Use::Read,
-                _ => continue,
-            };
-            // Of gathers and scatters no addresses are known.
-            if memory.index().is_vector_register() {
-                continue;
-            }
-            let is_explicit = (memory.base() == instruction.memory_base()
-                || instruction.memory_base() == Register::RIP && memory.base() == Register::None)
-                && memory.index() == instruction.memory_index();
-            uses.push((how, is_explicit));
-            used.push(*memory);
-        }
+        let code = decoded(instruction, &mut self.factory);
         let number = self.recorded.code.len() as u32;
-        self.recorded.code.push(Code { instruction, uses, used });
+        self.recorded.code.push(code);
         self.known.insert((process, at), number);
         Some(number)
     }
 
-    fn keep(&self, code: u32, registers: &Registers, window: &mut Window, lines: &mut Lines) {
+    fn keep(&self, code: u32, registers: &Registers, window: &mut Window, seen: &mut Seen) {
         let known = &self.recorded.code[code as usize];
         let address = |memory: &UsedMemory| {
             memory.virtual_address(0, |register, _, _| value(registers, register)).unwrap_or(0)
         };
         let first = window.addresses.len() as u32;
         let is_string = known.instruction.is_string_instruction();
-        if is_string && (known.instruction.has_rep_prefix() || known.instruction.has_repne_prefix()) {
+        if is_string && (known.instruction.has_rep_prefix() || known.instruction.has_repne_prefix())
+        {
             // A rep prefix moves whole lines at once.
             let at: Vec<u64> = known.used.iter().map(&address).collect();
             let touched = (code, at.iter().map(|address| address >> 6).collect::<Vec<_>>());
-            if lines.0.as_ref() == Some(&touched) || registers.rcx == 0 {
+            if seen.lines.as_ref() == Some(&touched) || registers.rcx == 0 {
                 return;
             }
-            lines.0 = Some(touched);
+            seen.lines = Some(touched);
+            seen.look(&at, &mut window.fresh);
             window.addresses.extend(at);
             window.steps.push(Step { code, first });
             return;
         }
-        lines.0 = None;
+        seen.lines = None;
         window.addresses.extend(known.used.iter().map(address));
+        seen.look(&window.addresses[first as usize..], &mut window.fresh);
         window.steps.push(Step { code, first });
     }
 
@@ -413,8 +448,25 @@ impl Recorder {
         let size = self.superpage.bytes();
         // Neighbours of one kind, whose permissions and names are alike, are one area.
         let mut area: Option<(u64, u64)> = None;
+        let pagemap = Pagemap::open(process);
+        let (mut eligible, mut neighbours) = (0, (0, 0));
         let mut add = |(start, end): (u64, u64)| {
             let regions = start.div_ceil(size)..end / size;
+            if !regions.is_empty()
+                && let Ok(map) = &pagemap
+                && let Ok(found) = coverage::scan(map, regions.start * size, regions.end * size)
+            {
+                eligible += found.present.bytes();
+                // The last regions: those that the program touched last.
+                let some = regions.end.saturating_sub(SEEN_REGIONS).max(regions.start);
+                let frames = map.frames(some * size, regions.end * size).unwrap_or_default();
+                for pair in frames.windows(2) {
+                    if let [Some(one @ 1..), Some(two)] = pair {
+                        neighbours.0 += 1;
+                        neighbours.1 += u64::from(*two == one + 1);
+                    }
+                }
+            }
             self.recorded.eligible.extend(regions.map(|region| (process, region)));
         };
         for mapping in maps.flatten() {
@@ -425,7 +477,9 @@ impl Recorder {
                     || mapping.name == "[heap]"
                     || mapping.name.starts_with("[anon"));
             area = match area {
-                Some((start, end)) if is_plain && end == mapping.start => Some((start, mapping.end)),
+                Some((start, end)) if is_plain && end == mapping.start => {
+                    Some((start, mapping.end))
+                }
                 other => {
                     other.into_iter().for_each(&mut add);
                     is_plain.then_some((mapping.start, mapping.end))
@@ -433,12 +487,68 @@ impl Recorder {
             };
         }
         area.into_iter().for_each(&mut add);
+        let all = std::fs::read_to_string(format!("/proc/{}/statm", process.0)).ok();
+        let all = all.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+        let all = all.unwrap_or(0) * sys::param::page_size().bytes();
+        if all > self.recorded.resident.0.bytes() {
+            self.recorded.resident = (ByteSize(all), ByteSize(eligible));
+            self.recorded.neighbours = neighbours;
+        }
     }
 }
 
-/// Lines that the last iteration of a rep prefix touched.
+/// Finds an instruction's accesses.
+pub(crate) fn decoded(instruction: Instruction, factory: &mut InstructionInfoFactory) -> Code {
+    let info = factory.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
+    let is_prefetch = format!("{:?}", instruction.mnemonic()).starts_with("Prefetch");
+    let (mut uses, mut used) = (Vec::new(), Vec::new());
+    for memory in info.used_memory() {
+        let how = match memory.access() {
+            OpAccess::Read | OpAccess::CondRead => Use::Read,
+            OpAccess::Write | OpAccess::CondWrite => Use::Write,
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => Use::Both,
+            _ if is_prefetch => Use::Read,
+            _ => continue,
+        };
+        // Of gathers and scatters no addresses are known.
+        if memory.index().is_vector_register() {
+            continue;
+        }
+        let is_explicit = (memory.base() == instruction.memory_base()
+            || instruction.memory_base() == Register::RIP && memory.base() == Register::None)
+            && memory.index() == instruction.memory_index();
+        uses.push((how, is_explicit));
+        used.push(*memory);
+    }
+    Code { instruction, uses, used }
+}
+
+/// What a window has touched.
 #[derive(Default)]
-struct Lines(Option<(u32, Vec<u64>)>);
+struct Seen {
+    /// Lines that the last iteration of a rep prefix touched.
+    lines: Option<(u32, Vec<u64>)>,
+    pages: HashSet<u64>,
+    pagemap: Option<Pagemap>,
+}
+
+impl Seen {
+    /// Notes the pages that are about to be touched first.
+    fn look(&mut self, addresses: &[u64], fresh: &mut HashSet<u64>) {
+        let size = sys::param::page_size().bytes();
+        for page in addresses.iter().map(|address| address / size) {
+            if !self.pages.insert(page) {
+                continue;
+            }
+            let found = self.pagemap.as_ref().map(|map| map.frames(page * size, (page + 1) * size));
+            if let Some(Ok(frames)) = found
+                && frames.first() == Some(&None)
+            {
+                fresh.insert(page);
+            }
+        }
+    }
+}
 
 /// CPU time of a thread (`/proc/PID/schedstat`), in user mode and in the kernel.
 fn cpu_time(thread: Pid) -> Option<Duration> {

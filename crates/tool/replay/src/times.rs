@@ -10,7 +10,7 @@ use sys::pagemap::Pagemap;
 use units::{ByteSize, PageSize};
 
 use crate::ReplayError;
-use crate::translate::{Image, Part};
+use crate::translate::{Cold, Image, Part};
 
 /// How often a window is replayed.
 #[derive(Debug, Clone, Copy)]
@@ -112,18 +112,23 @@ fn numbers_of(
         child.run(code_at + u64::from(part.entry), at(part.first), at(part.exit))
     };
     let page = sys::param::page_size().bytes() as u32 - 1;
+    let region = superpage.bytes() as u32 - 1;
     for pass in 0..passes.0 + WARM_PASSES {
-        // Cold lines move within their page, so that caches do not have them from the last pass; by two lines, because
-        // processors fetch pairs.
-        let by = (pass as u32 * 128) & page;
-        let moved = |place: &u32| {
-            let word = image.words[*place as usize];
-            (*place as usize, word & !page | (word + by) & page)
+        // Cold lines and pages move, so that caches do not have them from the last pass; by two lines, because
+        // processors fetch pairs, and by pages of several lines of page tables.
+        let by = pass as u32 * 128;
+        let pages = pass as u32 * 73 * (page + 1);
+        let moved = |cold: &Cold| {
+            let word = image.words[cold.word as usize];
+            let pages = if cold.has_cold_page { pages } else { 0 };
+            let page_of = word.wrapping_add(pages) & region & !page;
+            (cold.word as usize, word & !region | page_of | (word + by) & page)
         };
         put(&mut stream, image.cold.iter().map(moved));
         let mut pairs = vec![[0; 2]; image.parts.len()];
-        for (side, memory) in [&base, &huge].into_iter().enumerate() {
-            child.set_gs(memory)?;
+        for turn in 0..2 {
+            let side = (pass + turn) % 2;
+            child.set_gs([&base, &huge][side])?;
             for ([warms, timed], pair) in image.parts.iter().zip(&mut pairs) {
                 run(warms);
                 pair[side] = run(timed);
@@ -147,17 +152,22 @@ fn memory(image: &Image, superpage: PageSize, advice: Advice) -> Result<Mapping,
     // One region more, for accesses that begin at the last byte.
     let mut memory = Mapping::aligned((image.regions.len() + 1) * size, superpage)?;
     memory.advise(Advice::NoHugePage)?;
+    let pages = size / page;
+    let mut order: Vec<usize> = Vec::new();
     for (slot, region) in image.regions.iter().enumerate() {
-        if !region.is_eligible {
-            let pages = region.pages.iter().map(|number| slot * size + usize::from(*number) * page);
-            pages.for_each(|at| memory.bytes_mut()[at] = 0);
-            continue;
-        }
-        memory.advise_range(slot * size..(slot + 1) * size, advice)?;
-        for at in (slot * size..(slot + 1) * size).step_by(page) {
-            memory.bytes_mut()[at] = 0;
+        if region.is_eligible {
+            memory.advise_range(slot * size..(slot + 1) * size, advice)?;
+            order.extend(slot * pages..(slot + 1) * pages);
+        } else {
+            order.extend(region.pages.iter().map(|number| slot * pages + usize::from(*number)));
         }
     }
+    if !image.lies_in_order && advice == Advice::NoHugePage {
+        // The regions in turns, so that neighbours get frames that are none.
+        order.sort_by_key(|number| number % pages);
+    }
+    let bytes = memory.bytes_mut();
+    order.into_iter().for_each(|number| bytes[number * page] = 0);
     Ok(memory)
 }
 
@@ -176,7 +186,8 @@ fn eligible(image: &Image, superpage: PageSize, memory: &Mapping) -> Option<Scan
 /// The share of time saved, and its interval by a bootstrap over windows and passes.
 pub fn saving(times: &Times, seed: u64) -> Saving {
     let share = |passes: &[[u64; 2]]| {
-        let [base, huge] = [0, 1].map(|side| median(passes.iter().map(|pair| pair[side]).collect()));
+        let [base, huge] =
+            [0, 1].map(|side| median(passes.iter().map(|pair| pair[side]).collect()));
         1.0 - huge / base.max(1.0)
     };
     let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;

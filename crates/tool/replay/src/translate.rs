@@ -28,7 +28,7 @@ const EXIT: u32 = u32::MAX;
 /// Maximum bytes that offsets reach.
 const MAX_BYTES: u64 = 4 << 30;
 /// Bytes of a cache line.
-const LINE: u64 = 64;
+const LINE: u32 = 64;
 
 /// A superpage region of the replay's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,15 @@ pub struct Region {
     pub is_eligible: bool,
     /// The base pages that windows touch, ascending.
     pub pages: Vec<u16>,
+}
+
+/// An access to a line that one window alone touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cold {
+    /// Place of its word.
+    pub word: u32,
+    /// Whether its page, too, is touched by one window alone and may be any of its region.
+    pub has_cold_page: bool,
 }
 
 /// Half of a window: the first warms up for the second.
@@ -59,12 +68,14 @@ pub struct Image {
     pub words: Vec<u32>,
     /// Places of words that are offsets in the code, to which its address is added.
     pub targets: Vec<u32>,
-    /// Places of words that are offsets of accesses to lines which one window alone touches.
-    pub cold: Vec<u32>,
+    /// Accesses to lines that one window alone touches.
+    pub cold: Vec<Cold>,
     /// Both halves of each window.
     pub parts: Vec<[Part; 2]>,
     /// The memory.
     pub regions: Vec<Region>,
+    /// Whether its base pages lie in order in physical memory.
+    pub lies_in_order: bool,
     /// Executed instructions, and those of them that were replaced by moves.
     pub instructions: (u64, u64),
 }
@@ -90,7 +101,11 @@ impl Image {
     ///
     /// # Errors
     /// No windows, or more memory than offsets reach.
-    pub fn new(recorded: &Recorded, windows: &[Window], superpage: PageSize) -> Result<Self, ReplayError> {
+    pub fn new(
+        recorded: &Recorded,
+        windows: &[Window],
+        superpage: PageSize,
+    ) -> Result<Self, ReplayError> {
         let (slots, regions) = regions(recorded, windows, superpage)?;
         let mut blocks: Vec<Block> = Vec::new();
         let mut known: HashMap<(u32, u32), u32> = HashMap::new();
@@ -111,14 +126,15 @@ impl Image {
             order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             block.order = order.into_iter().map(|(next, _)| next).collect();
         }
-        let mut image = Self { regions, ..Self::default() };
+        let lies_in_order = recorded.lies_in_order();
+        let mut image = Self { regions, lies_in_order, ..Self::default() };
         let mut writer = CodeWriter::new(least_used(recorded, windows));
         writer.blocks(&mut blocks, recorded);
         let exit = writer.exit;
         image.code = std::mem::take(&mut writer.bytes);
         let mut accesses: Vec<(u32, u32)> = Vec::new();
         for (number, (window, runs)) in (0..).zip(windows.iter().zip(&runs)) {
-            let size = superpage.bytes();
+            let (size, page) = (superpage.bytes(), sys::param::page_size().bytes());
             let offset = |address: u64| {
                 let slot = slots.get(&(window.process, address / size));
                 slot.map_or(0, |slot| (slot * size + address % size) as u32)
@@ -138,7 +154,9 @@ impl Image {
                         let uses = recorded.code[step.code as usize].uses.len();
                         let from = step.first as usize;
                         for address in &window.addresses[from..from + uses] {
-                            accesses.push((image.words.len() as u32, number));
+                            if !window.fresh.contains(&(address / page)) {
+                                accesses.push((image.words.len() as u32, number));
+                            }
                             image.words.push(offset(*address));
                         }
                     }
@@ -159,7 +177,7 @@ impl Image {
             });
             image.parts.push(parts);
         }
-        image.cold = cold(&image.words, &accesses);
+        image.cold = cold(&image, &accesses, superpage);
         Ok(image)
     }
 }
@@ -236,19 +254,30 @@ fn middle(runs: &[Run], blocks: &[Block]) -> usize {
     near.min_by_key(|place| blocks[runs[place.saturating_sub(1)].0 as usize].runs).unwrap_or(half)
 }
 
-/// The words of accesses to lines that are touched in one window alone. Windows are far apart in time, so such a line is
-/// in no cache when its window begins.
-fn cold(words: &[u32], accesses: &[(u32, u32)]) -> Vec<u32> {
+/// The accesses to lines that one window alone touches. Windows are far apart in time, so such a line is in no cache when
+/// its window begins. (Accesses to pages that their window touches first are not in `accesses`.)
+fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold> {
     const SEVERAL: u32 = u32::MAX;
-    let mut lines: HashMap<u32, u32> = HashMap::new();
-    for (word, window) in accesses {
-        let of = lines.entry(words[*word as usize] / LINE as u32).or_insert(*window);
-        if *of != *window {
-            *of = SEVERAL;
+    let page = sys::param::page_size().bytes() as u32;
+    let of = |word: u32, size: u32| image.words[word as usize] / size;
+    let windows_by = |size: u32| {
+        let mut windows: HashMap<u32, u32> = HashMap::new();
+        for (word, window) in accesses {
+            let first = windows.entry(of(*word, size)).or_insert(*window);
+            if *first != *window {
+                *first = SEVERAL;
+            }
         }
-    }
-    let cold = accesses.iter().filter(|(word, _)| lines[&(words[*word as usize] / LINE as u32)] != SEVERAL);
-    cold.map(|(word, _)| *word).collect()
+        windows
+    };
+    let (lines, pages) = (windows_by(LINE), windows_by(page));
+    let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)] != SEVERAL);
+    let cold = cold.map(|(word, _)| {
+        let region = of(*word, superpage.bytes() as u32) as usize;
+        let has_cold_page = pages[&of(*word, page)] != SEVERAL && image.regions[region].is_eligible;
+        Cold { word: *word, has_cold_page }
+    });
+    cold.collect()
 }
 
 /// The register for offsets: of those without a fixed role, the least used one.
@@ -348,7 +377,10 @@ impl CodeWriter {
         let several = order.len() > 1;
         if several {
             let waits = last.is_some_and(|it| {
-                matches!(it.flow_control(), FlowControl::IndirectBranch | FlowControl::IndirectCall | FlowControl::Return)
+                matches!(
+                    it.flow_control(),
+                    FlowControl::IndirectBranch | FlowControl::IndirectCall | FlowControl::Return
+                )
             });
             let word = stream(words);
             if waits {
@@ -400,7 +432,9 @@ impl CodeWriter {
 
     /// Whether a register has the role that it had in the program.
     fn is_kept(&self, register: Register) -> bool {
-        register.is_gpr() && !matches!(register.full_register(), Register::RSP) && register.full_register() != self.offset.0
+        register.is_gpr()
+            && !matches!(register.full_register(), Register::RSP)
+            && register.full_register() != self.offset.0
     }
 
     /// The registers that an instruction's address waits for.
@@ -429,18 +463,27 @@ impl CodeWriter {
         let instruction = &code.instruction;
         match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Endbr64 => return,
-            _ if matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) => return,
+            _ if matches!(
+                instruction.flow_control(),
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+            ) =>
+            {
+                return;
+            }
             Mnemonic::Lea => return self.lea(instruction),
             Mnemonic::Div | Mnemonic::Idiv if self.divide(code, word) => return,
             _ => {}
         }
-        let kept = named(instruction).iter().all(|it| self.is_kept(*it) || is_address(instruction, *it));
+        let kept =
+            named(instruction).iter().all(|it| self.is_kept(*it) || is_address(instruction, *it));
         let begun = self.bytes.len();
         if kept && self.same(code, word) {
             return;
         }
         self.bytes.truncate(begun);
-        if !is_branch(instruction) && !matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop | Mnemonic::Leave) {
+        if !is_branch(instruction)
+            && !matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop | Mnemonic::Leave)
+        {
             self.replaced.insert(number);
         }
         self.moves(code, word);
@@ -454,7 +497,11 @@ impl CodeWriter {
         let waits_for = self.waits_for(instruction);
         let made = match waits_for.as_slice() {
             [] => Instruction::with2(Op::Mov_r32_imm32, full_half(to), 0),
-            [one] => Instruction::with2(Op::Lea_r64_m, to.full_register(), MemoryOperand::with_base(*one)),
+            [one] => Instruction::with2(
+                Op::Lea_r64_m,
+                to.full_register(),
+                MemoryOperand::with_base(*one),
+            ),
             [one, two, ..] => {
                 let sum = MemoryOperand::with_base_index(*one, *two);
                 Instruction::with2(Op::Lea_r64_m, to.full_register(), sum)
@@ -520,17 +567,30 @@ impl CodeWriter {
         let instruction = &code.instruction;
         let info = self.factory.info(instruction);
         let reads = |access| {
-            matches!(access, OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite)
+            matches!(
+                access,
+                OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite
+            )
         };
         let sources: Vec<Register> = (0..instruction.op_count())
             .filter(|it| instruction.op_kind(*it) == OpKind::Register && reads(info.op_access(*it)))
             .map(|it| instruction.op_register(it))
             .collect();
         let writes = |access| {
-            matches!(access, OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite)
+            matches!(
+                access,
+                OpAccess::Write
+                    | OpAccess::ReadWrite
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadCondWrite
+            )
         };
-        let results: Vec<Register> =
-            info.used_registers().iter().filter(|it| writes(it.access())).map(|it| it.register()).collect();
+        let results: Vec<Register> = info
+            .used_registers()
+            .iter()
+            .filter(|it| writes(it.access()))
+            .map(|it| it.register())
+            .collect();
         let whole = |writer: &Self, registers: Vec<Register>| {
             let kept = registers.into_iter().filter(|it| writer.is_kept(*it));
             let mut kept: Vec<Register> = kept.map(Register::full_register).collect();
@@ -560,7 +620,9 @@ impl CodeWriter {
             match (sources.first(), is_word) {
                 (Some(from), true) => self.put(Instruction::with2(Op::Mov_rm64_r64, to, *from)),
                 (None, true) => self.put(Instruction::with2(Op::Mov_rm64_imm32, to, 0)),
-                (Some(from), false) => self.put(Instruction::with2(Op::Mov_rm8_r8, to, byte_of(*from))),
+                (Some(from), false) => {
+                    self.put(Instruction::with2(Op::Mov_rm8_r8, to, byte_of(*from)))
+                }
                 (None, false) => self.put(Instruction::with2(Op::Mov_rm8_imm8, to, 0)),
             };
         }
@@ -590,10 +652,15 @@ impl CodeWriter {
                 self.put(Instruction::with2(Op::Add_r64_rm64, *to, *from));
             }
         }
-        if instruction.rflags_read() != 0 && let Some(to) = results.first() {
+        if instruction.rflags_read() != 0
+            && let Some(to) = results.first()
+        {
             self.put(Instruction::with2(Op::Cmovbe_r64_rm64, *to, *to));
         }
-        if instruction.rflags_modified() != 0 && results.is_empty() && let Some(from) = sources.first() {
+        if instruction.rflags_modified() != 0
+            && results.is_empty()
+            && let Some(from) = sources.first()
+        {
             self.put(Instruction::with2(Op::Test_rm64_r64, *from, *from));
         }
     }
@@ -640,12 +707,56 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
         _ => None,
     };
     match instruction.mnemonic() {
-        M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Add | M::Sub | M::Xor | M::And | M::Or
-        | M::Imul | M::Mul | M::Shl | M::Shr | M::Sar | M::Rol | M::Ror | M::Shld | M::Shrd | M::Neg
-        | M::Bswap | M::Xchg | M::Xadd | M::Cmp | M::Test | M::Bt | M::Popcnt | M::Pext | M::Pdep
-        | M::Rorx | M::Sarx | M::Shlx | M::Shrx | M::Andn | M::Blsr | M::Cdqe | M::Cdq | M::Cqo
-        | M::Cwde | M::Cbw | M::Cwd | M::Cmpxchg | M::Mulx | M::Bextr | M::Bzhi | M::Movbe
-        | M::Movnti | M::Mfence | M::Lfence | M::Sfence | M::Pause => return Some(code),
+        M::Mov
+        | M::Movzx
+        | M::Movsx
+        | M::Movsxd
+        | M::Add
+        | M::Sub
+        | M::Xor
+        | M::And
+        | M::Or
+        | M::Imul
+        | M::Mul
+        | M::Shl
+        | M::Shr
+        | M::Sar
+        | M::Rol
+        | M::Ror
+        | M::Shld
+        | M::Shrd
+        | M::Neg
+        | M::Bswap
+        | M::Xchg
+        | M::Xadd
+        | M::Cmp
+        | M::Test
+        | M::Bt
+        | M::Popcnt
+        | M::Pext
+        | M::Pdep
+        | M::Rorx
+        | M::Sarx
+        | M::Shlx
+        | M::Shrx
+        | M::Andn
+        | M::Blsr
+        | M::Cdqe
+        | M::Cdq
+        | M::Cqo
+        | M::Cwde
+        | M::Cbw
+        | M::Cwd
+        | M::Cmpxchg
+        | M::Mulx
+        | M::Bextr
+        | M::Bzhi
+        | M::Movbe
+        | M::Movnti
+        | M::Mfence
+        | M::Lfence
+        | M::Sfence
+        | M::Pause => return Some(code),
         M::Inc | M::Dec | M::Not => {
             return by_size([Op::Neg_rm8, Op::Neg_rm16, Op::Neg_rm32, Op::Neg_rm64]);
         }
@@ -676,7 +787,8 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
         return Some(code);
     }
     let is_vector = (0..instruction.op_count()).any(|it| {
-        instruction.op_kind(it) == OpKind::Register && instruction.op_register(it).is_vector_register()
+        instruction.op_kind(it) == OpKind::Register
+            && instruction.op_register(it).is_vector_register()
     });
     let has_mask = (0..instruction.op_count()).any(|it| {
         instruction.op_kind(it) == OpKind::Register && instruction.op_register(it).is_k()
@@ -685,15 +797,207 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
         return None;
     }
     const ZEROS: [&str; 44] = [
-        "mov", "padd", "psub", "pxor", "por", "pand", "pmul", "pmadd", "pshuf", "punpck", "pack",
-        "psll", "psrl", "psra", "pmin", "pmax", "pabs", "palignr", "pmovzx", "pmovsx", "pmovmskb",
-        "pextr", "pinsr", "pblend", "pbroadcast", "pcmpgt", "ptest", "addp", "adds", "sub", "mul",
-        "min", "max", "unpck", "shufp", "and", "orp", "xorp", "sqrt", "cvt", "ucomis", "comis",
-        "broadcast", "insert",
+        "mov",
+        "padd",
+        "psub",
+        "pxor",
+        "por",
+        "pand",
+        "pmul",
+        "pmadd",
+        "pshuf",
+        "punpck",
+        "pack",
+        "psll",
+        "psrl",
+        "psra",
+        "pmin",
+        "pmax",
+        "pabs",
+        "palignr",
+        "pmovzx",
+        "pmovsx",
+        "pmovmskb",
+        "pextr",
+        "pinsr",
+        "pblend",
+        "pbroadcast",
+        "pcmpgt",
+        "ptest",
+        "addp",
+        "adds",
+        "sub",
+        "mul",
+        "min",
+        "max",
+        "unpck",
+        "shufp",
+        "and",
+        "orp",
+        "xorp",
+        "sqrt",
+        "cvt",
+        "ucomis",
+        "comis",
+        "broadcast",
+        "insert",
     ];
     const MORE: [&str; 8] =
         ["extract", "perm", "fmadd", "fmsub", "fnmadd", "hadd", "blend", "lddqu"];
     let name = name.to_lowercase();
     let name = name.strip_prefix('v').unwrap_or(&name);
     ZEROS.iter().chain(&MORE).any(|it| name.starts_with(it)).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use iced_x86::{Decoder, DecoderOptions};
+    use units::Pid;
+
+    use super::*;
+    use crate::record::{Step, decoded};
+    use crate::times::{Passes, replay};
+
+    fn superpage() -> PageSize {
+        PageSize::new(2 << 20).unwrap()
+    }
+
+    /// A recording of code that lies at 0x1000 and is run from its begin `times` times; `address` of an access of one
+    /// round.
+    fn recorded(bytes: &[u8], times: u64, address: impl Fn(u64) -> u64) -> Recorded {
+        let mut recorded = Recorded::default();
+        let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
+        let mut factory = InstructionInfoFactory::new();
+        while decoder.can_decode() {
+            recorded.code.push(decoded(decoder.decode(), &mut factory));
+        }
+        let mut window = Window {
+            process: Pid(1),
+            at: Default::default(),
+            steps: vec![],
+            addresses: vec![],
+            fresh: HashSet::new(),
+        };
+        for round in 0..times {
+            for (code, known) in (0..).zip(&recorded.code) {
+                let first = window.addresses.len() as u32;
+                window.steps.push(Step { code, first });
+                window.addresses.extend(known.uses.iter().map(|_| address(round)));
+            }
+        }
+        recorded.windows = vec![window];
+        recorded.eligible = (0..64).map(|region| (Pid(1), region)).collect::<HashSet<_>>();
+        recorded
+    }
+
+    fn image(recorded: &Recorded) -> Image {
+        Image::new(recorded, &recorded.windows, superpage()).unwrap()
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        Decoder::new(64, bytes, DecoderOptions::NONE)
+            .iter()
+            .map(|it| format!("{:?};", it.code()))
+            .collect()
+    }
+
+    #[test]
+    fn the_stream_has_every_offset_and_every_direction() {
+        // mov rax, [rbx]; jne 0x1000
+        let recorded = recorded(&[0x48, 0x8b, 0x03, 0x75, 0xfb], 8, |round| 5 + (round << 21));
+        let image = image(&recorded);
+        assert_eq!((image.regions.len(), image.instructions), (8, (16, 0)));
+        let [warms, timed] = image.parts[0];
+        assert_eq!(image.words.len() as u32, timed.exit + 2);
+        // An offset and a direction a round; only the last leaves.
+        let expected: Vec<u32> =
+            (0..4).flat_map(|round| [5 + (round << 21), u32::from(round == 3)]).collect();
+        assert_eq!(image.words[warms.first as usize..warms.exit as usize], expected);
+        let code = text(&image.code);
+        let load = "Mov_r32_rm32;Mov_r64_rm64;";
+        assert!(code.contains(load), "{code}");
+        assert!(code.contains("Cmovbe_r64_rm64"), "the branch waits for flags: {code}");
+    }
+
+    #[test]
+    fn addresses_wait_for_their_registers_and_constants_are_dropped() {
+        // add rax, 5; mov rcx, [rax+rdx*8+16]; inc rcx; setne al
+        let bytes =
+            [0x48, 0x83, 0xc0, 5, 0x48, 0x8b, 0x4c, 0xd0, 0x10, 0x48, 0xff, 0xc1, 0x0f, 0x95, 0xc0];
+        let recorded = recorded(&bytes, 4, |_| 64);
+        let image = image(&recorded);
+        let decoder = Decoder::new(64, &image.code, DecoderOptions::NONE);
+        let made: Vec<Instruction> = decoder.into_iter().collect();
+        let add = made.iter().find(|it| it.code() == Op::Add_rm64_imm8).expect("the addition");
+        assert_eq!(add.immediate8(), 0);
+        let load = made.iter().find(|it| it.op0_register() == Register::RCX).expect("the load");
+        assert_eq!((load.memory_index(), load.memory_segment()), (Register::RAX, Register::GS));
+        assert_eq!(load.memory_displacement64(), 0);
+        assert!(
+            made.iter().any(|it| it.code() == Op::Lea_r64_m && it.memory_index() == Register::RDX)
+        );
+        assert!(made.iter().any(|it| it.code() == Op::Neg_rm64), "inc");
+        // setne has no zero for a zero.
+        assert_eq!(image.instructions.1, 4);
+    }
+
+    /// Every kind of instruction that is kept gives zeros for zeros: a chain through what it writes ends at the same
+    /// address, or the child crashes.
+    #[test]
+    fn kept_instructions_keep_zeros() {
+        testkit::require!(cfg!(target_arch = "x86_64"), "x86-64 code");
+        let all: [&[u8]; 15] = [
+            &[0x48, 0xff, 0xc0],                                     // inc rax
+            &[0x48, 0xf7, 0xd0],                                     // not rax
+            &[0x48, 0x83, 0xc8, 0x7f],                               // or rax, 127
+            &[0x48, 0x8d, 0x44, 0x08, 0x40],                         // lea rax, [rax+rcx+64]
+            &[0x48, 0x83, 0xd8, 0x01],                               // sbb rax, 1
+            &[0x0f, 0x94, 0xc0],                                     // sete al
+            &[0x48, 0xc7, 0xc0, 1, 2, 3, 4],                         // mov rax, 0x4030201
+            &[0xf3, 0x48, 0x0f, 0xbc, 0xc1],                         // tzcnt rax, rcx
+            &[0x48, 0xf7, 0xf1],                                     // div rcx
+            &[0x66, 0x0f, 0x74, 0xc0, 0x66, 0x0f, 0xd7, 0xc0], // pcmpeqb xmm0, xmm0; pmovmskb eax, xmm0
+            &[0xf2, 0x0f, 0x5e, 0xc1, 0x66, 0x48, 0x0f, 0x7e, 0xc0], // divsd xmm0, xmm1; movq rax, xmm0
+            &[0x50, 0x58],                                           // push rax; pop rax
+            &[0x0f, 0x31],                                           // rdtsc
+            &[0x4c, 0x89, 0xf8],                                     // mov rax, r15
+            &[0x48, 0x89, 0xe0],                                     // mov rax, rsp
+        ];
+        for bytes in all {
+            // ...; mov rax, [rax]; mov [rax], rax
+            let bytes = [bytes, &[0x48, 0x8b, 0x00, 0x48, 0x89, 0x00]].concat();
+            let recorded = recorded(&bytes, 64, |round| 64 * round);
+            let mut image = image(&recorded);
+            // Base pages on both sides: this test is about code.
+            image.regions.iter_mut().for_each(|region| {
+                region.is_eligible = false;
+                region.pages = vec![0, 1];
+            });
+            let times = replay(&image, superpage(), Passes(2), units::ByteSize::gib(1));
+            let times = times.unwrap_or_else(|error| panic!("{bytes:x?}: {error}"));
+            assert_eq!(times.cycles.len(), 1);
+        }
+    }
+
+    #[test]
+    fn lines_and_pages_of_one_window_are_cold() {
+        let mut recorded = recorded(&[0x48, 0x8b, 0x03], 4, |round| round << 12);
+        let mut other = recorded.windows[0].clone();
+        // The same lines of pages 0 and 1, another line of page 2.
+        other.addresses = vec![0, 1 << 12, (2 << 12) + 64, 9 << 12];
+        recorded.windows.push(other);
+        let cold: Vec<(u32, bool)> =
+            image(&recorded).cold.iter().map(|cold| (cold.word, cold.has_cold_page)).collect();
+        assert_eq!(cold.iter().filter(|(_, page)| *page).count(), 2, "{cold:?}");
+        assert_eq!(cold.len(), 4, "{cold:?}");
+    }
+
+    #[test]
+    fn too_many_regions_are_refused() {
+        let recorded = recorded(&[0x48, 0x8b, 0x03], 4096, |round| round << 21);
+        let error = Image::new(&recorded, &recorded.windows, superpage()).unwrap_err();
+        assert!(matches!(error, ReplayError::TooLarge { regions: 4096, most: 2047 }), "{error}");
+    }
 }
