@@ -2,7 +2,8 @@
 //! again over memory of the same shape, on base pages and on superpages.
 //!
 //! [`record`] records windows, [`Image`] is their machine code, [`replay`] executes it and [`saving`] compares.
-//! See docs/decisions/prediction.md#11.
+//! See docs/decisions/prediction.md#11. Empty on other processors than x86-64.
+#![cfg(target_arch = "x86_64")]
 #![forbid(unsafe_code)]
 
 mod record;
