@@ -2,6 +2,7 @@
 //! instruction by instruction, and every instruction and every address that it accesses is kept.
 //!
 //! Windows lie evenly over the CPU time of all threads, so each stands for the same share of it.
+//! See docs/decisions/prediction.md#11.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

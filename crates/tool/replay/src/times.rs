@@ -1,4 +1,5 @@
 //! Executes an image on base pages and on superpages in turns, and compares the times.
+//! See docs/decisions/prediction.md#11.
 
 use host::coverage::{self, Scanned};
 use rand_core::{Rng, SeedableRng};

@@ -9,6 +9,7 @@
 //!
 //! rsp points into the stream, and one more register, the least used one, holds offsets; what depended on them in the
 //! program depends on nothing. gs has the start of the memory.
+//! See docs/decisions/prediction.md#11.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
