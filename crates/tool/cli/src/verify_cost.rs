@@ -4,8 +4,6 @@
 //! output is the error.
 //! See docs/decisions/prediction.md#6.
 
-use std::time::Duration;
-
 use launch::Word;
 use operations::jobs::arms::{seconds, share};
 use operations::predict::Subject;
@@ -56,10 +54,6 @@ pub struct Args {
     /// How to predict: replay, prices, or both.
     #[arg(long, value_enum, default_value = "both", value_name = "METHOD")]
     method: MethodArg,
-
-    /// End the recording of windows after this time, for programs that do not end: 60s, 5m.
-    #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
-    record_time: Option<f64>,
 
     /// Exit with 1 if the mean error (of the replays, if there are any) is larger than this share of the time.
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -163,7 +157,6 @@ impl Args {
                 MethodArg::Prices => Method::Prices,
                 MethodArg::Both => Method::Both,
             },
-            record_time: self.record_time.map(Duration::from_secs_f64),
             quiet: self.outputs.quiet,
         }
     }

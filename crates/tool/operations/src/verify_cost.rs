@@ -2,8 +2,6 @@
 //! error.
 //! See docs/decisions/prediction.md#6.
 
-use std::time::Duration;
-
 use experiment::analysis::{Summary, analyse};
 use experiment::document::Document;
 use experiment::procedure::values;
@@ -30,8 +28,6 @@ pub struct Request {
     pub max_time: f64,
     /// How to predict.
     pub method: Method,
-    /// Time after which the recording of windows ends.
-    pub record_time: Option<Duration>,
     /// Whether to hide progress.
     pub quiet: bool,
 }
@@ -136,7 +132,7 @@ impl Request {
             whole: base.user_seconds.unwrap_or(0.0) + base.system_seconds.unwrap_or(0.0),
             faults: stats::describe::median(&mut faults.clone()).unwrap_or(0.0),
         };
-        let replayed = Replayed::new(subject, &runs, &prices.faults, self.record_time, self.quiet);
+        let replayed = Replayed::new(subject, &runs, &prices.faults, self.quiet);
         replayed.map_err(|failure| failure.lines().collect::<Vec<_>>().join("; "))
     }
 

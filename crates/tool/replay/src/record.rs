@@ -34,8 +34,6 @@ pub struct Plan {
     pub instructions: usize,
     /// Maximum number of windows.
     pub windows: usize,
-    /// Time after which the recording ends, for programs that do not.
-    pub time: Option<Duration>,
 }
 
 /// How an access uses memory.
@@ -92,8 +90,6 @@ pub struct Recorded {
     pub windows: Vec<Window>,
     /// Superpage regions (process, address / size) that superpages could back: private anonymous memory all through.
     pub eligible: HashSet<(Pid, u64)>,
-    /// CPU time of the program outside of windows.
-    pub native: Duration,
     /// Resident memory of its processes when it was largest: all, and what superpages could back.
     pub resident: (ByteSize, ByteSize),
     /// Pairs of neighbouring base pages in that memory, and those of them that are neighbours in physical memory, too.
@@ -124,7 +120,7 @@ pub fn record(
     let setup = ChildSetup { thp: Some(ThpControl::Disabled), ..ChildSetup::default() };
     let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
     let Guarded { guard, program } = started.map_err(ReplayError::Start)?;
-    let recorded = Recorder::new(program, plan, superpage).and_then(|it| it.record(progress));
+    let recorded = Recorder::new(program, plan, superpage).map(|it| it.record(progress));
     for signal in [SIGTERM, SIGKILL] {
         if sys::wait::has_ended_within(guard, GRACE) != Some(true) {
             // Fails if it ended meanwhile.
@@ -155,6 +151,7 @@ const GRACE: Duration = Duration::from_secs(2);
 struct Recorder {
     plan: Plan,
     superpage: PageSize,
+    program: Pid,
     begun: Instant,
     threads: HashMap<Pid, Thread>,
     known: HashMap<(Pid, u64), u32>,
@@ -177,6 +174,7 @@ impl Recorder {
         let mut recorder = Self {
             plan,
             superpage,
+            program,
             begun: Instant::now(),
             threads: HashMap::new(),
             known: HashMap::new(),
@@ -188,33 +186,26 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records until the program or the recording ends. `progress` gets the number of windows, and cancels by returning
-    /// false. A program that still runs is left to the caller, untraced.
-    ///
-    /// # Errors
-    /// A thread cannot be stepped.
-    fn record(mut self, mut progress: impl FnMut(usize) -> bool) -> Result<Recorded, ReplayError> {
+    /// Records until the program ends or `progress` returns false. What still runs is left to the caller, untraced.
+    fn record(mut self, mut progress: impl FnMut(usize) -> bool) -> Recorded {
         let mut due = Duration::ZERO;
-        while !self.threads.is_empty() {
+        while self.threads.contains_key(&self.program)
+            && self.recorded.windows.len() < self.plan.windows
+            && progress(self.recorded.windows.len())
+        {
             std::thread::sleep(POLL.min(self.plan.interval / 4));
-            self.events()?;
+            self.events();
             due += self.account();
-            let is_over = self.plan.time.is_some_and(|time| self.begun.elapsed() >= time);
-            if is_over || self.recorded.windows.len() >= self.plan.windows {
-                break;
-            }
             if due >= self.plan.interval {
                 due = due.saturating_sub(self.plan.interval).min(self.plan.interval);
                 let most = self.threads.iter().max_by_key(|(_, thread)| thread.due);
-                let Some(thread) = most.map(|(thread, _)| *thread) else { break };
-                self.window(thread)?;
-                if !progress(self.recorded.windows.len()) {
-                    break;
+                if let Some(thread) = most.map(|(thread, _)| *thread) {
+                    self.window(thread);
                 }
             }
         }
         self.let_go();
-        Ok(self.recorded)
+        self.recorded
     }
 
     fn let_go(&mut self) {
@@ -237,40 +228,38 @@ impl Recorder {
     }
 
     /// Handles what has happened to the threads.
-    fn events(&mut self) -> Result<(), ReplayError> {
+    fn events(&mut self) {
         for thread in self.threads.keys().copied().collect::<Vec<_>>() {
-            while let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone)) {
-                self.event(thread, stop)?;
-                if stop == Stop::Gone {
-                    break;
-                }
+            while self.threads.contains_key(&thread)
+                && let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone))
+            {
+                self.event(thread, stop);
             }
         }
-        Ok(())
     }
 
-    fn event(&mut self, thread: Pid, stop: Stop) -> Result<(), ReplayError> {
-        let resumed = match stop {
+    /// Handles one change and lets the thread go on. A request to a thread that was killed meanwhile fails; its end is
+    /// reported next.
+    fn event(&mut self, thread: Pid, stop: Stop) {
+        let mut signal = 0;
+        match stop {
             Stop::Gone => {
                 self.threads.remove(&thread);
-                return Ok(());
+                return;
             }
-            Stop::Signal(signal) => ptrace::resume(thread, signal),
-            Stop::Stopped => ptrace::listen(thread),
-            Stop::Started(other) => {
-                self.add(other);
-                ptrace::resume(thread, 0)
+            Stop::Stopped => {
+                let _ = ptrace::listen(thread);
+                return;
             }
+            Stop::Signal(number) => signal = number,
+            Stop::Started(other) => self.add(other),
             Stop::Executed => {
                 let process = self.threads.get(&thread).map_or(thread, |it| it.process);
                 self.forget(process);
-                ptrace::resume(thread, 0)
             }
-            Stop::Trap | Stop::Interrupted => ptrace::resume(thread, 0),
-        };
-        // A thread that was killed meanwhile is reported next.
-        let _ = resumed;
-        Ok(())
+            Stop::Trap | Stop::Interrupted => {}
+        }
+        let _ = ptrace::resume(thread, signal);
     }
 
     fn forget(&mut self, process: Pid) {
@@ -288,35 +277,34 @@ impl Recorder {
             thread.due += used;
             added += used;
         }
-        self.recorded.native += added;
         added
     }
 
     /// Steps a thread through a window.
-    fn window(&mut self, thread: Pid) -> Result<(), ReplayError> {
+    fn window(&mut self, thread: Pid) {
         if ptrace::interrupt(thread).is_err() {
-            return Ok(());
+            return;
         }
         loop {
             match ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)) {
                 Some(Stop::Interrupted) => break,
                 Some(stop) => {
-                    self.event(thread, stop)?;
+                    self.event(thread, stop);
                     if stop == Stop::Gone || stop == Stop::Stopped {
-                        return Ok(());
+                        return;
                     }
                 }
                 None => {}
             }
         }
-        let Some(state) = self.threads.get_mut(&thread) else { return Ok(()) };
+        let Some(state) = self.threads.get_mut(&thread) else { return };
         state.due = state.due.saturating_sub(self.plan.interval);
         let process = state.process;
         self.note_eligible(process);
         let at = self.begun.elapsed();
         let (steps, addresses) = (Vec::with_capacity(self.plan.instructions), Vec::new());
         let mut window = Window { process, at, steps, addresses, fresh: HashSet::new() };
-        let left = self.steps(thread, &mut window)?;
+        let left = self.steps(thread, &mut window);
         if left && let Some(thread_state) = self.threads.get_mut(&thread) {
             thread_state.seen = cpu_time(thread).unwrap_or(thread_state.seen);
             let _ = ptrace::resume(thread, 0);
@@ -324,16 +312,15 @@ impl Recorder {
         if window.steps.len() > self.plan.instructions / 2 {
             self.recorded.windows.push(window);
         }
-        Ok(())
     }
 
     /// Returns whether the thread is left stopped.
-    fn steps(&mut self, thread: Pid, window: &mut Window) -> Result<bool, ReplayError> {
+    fn steps(&mut self, thread: Pid, window: &mut Window) -> bool {
         let mut signal = 0;
         let mut seen = Seen { pagemap: Pagemap::open(window.process).ok(), ..Seen::default() };
         let begun = Instant::now();
         while window.steps.len() < self.plan.instructions {
-            let Ok(registers) = ptrace::registers(thread) else { return Ok(true) };
+            let Ok(registers) = ptrace::registers(thread) else { return true };
             let code = self.decode(window.process, registers.rip);
             if let Some(code) = code {
                 self.keep(code, &registers, window, &mut seen);
@@ -342,11 +329,11 @@ impl Recorder {
                 self.recorded.code[code as usize].instruction.mnemonic() == Mnemonic::Syscall
             });
             if ptrace::step(thread, std::mem::take(&mut signal)).is_err() {
-                return Ok(true);
+                return true;
             }
             let stop = match enters_kernel {
                 false => ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)),
-                true => self.slow_step(thread)?,
+                true => self.slow_step(thread),
             };
             match stop {
                 Some(Stop::Trap) => {}
@@ -355,10 +342,10 @@ impl Recorder {
                 Some(Stop::Started(other)) => self.add(other),
                 Some(Stop::Executed) => self.forget(window.process),
                 Some(stop @ (Stop::Gone | Stop::Stopped)) => {
-                    self.event(thread, stop)?;
-                    return Ok(false);
+                    self.event(thread, stop);
+                    return false;
                 }
-                None => return Ok(true),
+                None => return true,
             }
             if window.steps.len().is_multiple_of(4096) && begun.elapsed() > 10 * MAX_SLEEP {
                 break;
@@ -366,31 +353,31 @@ impl Recorder {
         }
         if signal != 0 {
             let _ = ptrace::resume(thread, signal);
-            return Ok(false);
+            return false;
         }
-        Ok(true)
+        true
     }
 
     /// Waits for a step that may sleep in the kernel; `None`: it slept too long, and was interrupted.
-    fn slow_step(&mut self, thread: Pid) -> Result<Option<Stop>, ReplayError> {
+    fn slow_step(&mut self, thread: Pid) -> Option<Stop> {
         let begun = Instant::now();
         loop {
             if let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone)) {
-                return Ok(Some(stop));
+                return Some(stop);
             }
             let others: Vec<_> = self.threads.keys().copied().filter(|it| *it != thread).collect();
             for other in others {
                 if let Ok(Some(stop)) = ptrace::wait(other, false) {
-                    self.event(other, stop)?;
+                    self.event(other, stop);
                 }
             }
             if begun.elapsed() > MAX_SLEEP {
                 let _ = ptrace::interrupt(thread);
-                return Ok(match ptrace::wait(thread, true) {
+                return match ptrace::wait(thread, true) {
                     Ok(Some(Stop::Interrupted | Stop::Trap)) => None,
                     Ok(stop) => stop,
                     Err(_) => Some(Stop::Gone),
-                });
+                };
             }
             std::thread::yield_now();
         }

@@ -175,7 +175,6 @@ fn plans_are_shown_and_bad_flags_refused() {
         &["verify-cost", "gups", "--max-runs", "1"],
         &["verify-cost", "gups", "--max-time", "soon"],
         &["verify-cost", "gups", "--method", "guess"],
-        &["verify-cost", "gups", "--for", "soon"],
         &["verify-cost", "gups", "--size", "1K"],
         &["verify-cost", "gups", "-o", "/no/such/directory/file"],
     ] {

@@ -42,7 +42,6 @@ impl Replayed {
         _: &super::Subject,
         _: &BaseRuns,
         _: &prediction::Faults,
-        _: Option<std::time::Duration>,
         _: bool,
     ) -> Result<Self, crate::Failure> {
         Err(crate::Failure::cannot("programs are replayed on x86-64 only"))

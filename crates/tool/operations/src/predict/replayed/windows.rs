@@ -36,7 +36,7 @@ const MAX_OF_AVAILABLE: f64 = 0.8;
 const MODEL_ERROR: (f64, f64) = (0.02, 0.12);
 
 impl Replayed {
-    /// Records and replays a subject. `time`: end of the recording of a program that does not end.
+    /// Records and replays a subject.
     ///
     /// # Errors
     /// The program cannot be recorded or replayed.
@@ -44,13 +44,12 @@ impl Replayed {
         subject: &Subject,
         runs: &BaseRuns,
         price: &Faults,
-        time: Option<Duration>,
         quiet: bool,
     ) -> Result<Self, Failure> {
         let machine = Snapshot::read(&Root::real());
         let superpage = facts::superpage(&machine)
             .ok_or_else(|| Failure::cannot("this kernel has no superpages to replay on"))?;
-        let (recorded, windows) = windows(subject, runs, time, superpage, quiet)?;
+        let (recorded, windows) = windows(subject, runs, superpage, quiet)?;
         if windows.len() < MIN_WINDOWS {
             return Err(failure(ReplayError::TooFew { windows: windows.len() }));
         }
@@ -91,7 +90,6 @@ impl Replayed {
 fn windows(
     subject: &Subject,
     runs: &BaseRuns,
-    time: Option<Duration>,
     superpage: PageSize,
     quiet: bool,
 ) -> Result<(replay::Recorded, Vec<Window>), Failure> {
@@ -107,7 +105,6 @@ fn windows(
         interval: Duration::from_secs_f64(runs.whole / number).max(Duration::from_millis(1)),
         instructions: INSTRUCTIONS,
         windows: 4 * number as usize,
-        time,
     };
     let said = |error| Failure::usage(format!("a file for the program's output: {error}"));
     let mut output = tempfile::tempfile().map_err(said)?;
