@@ -282,10 +282,11 @@ impl Recorder {
 
     /// Steps a thread through a window.
     fn window(&mut self, thread: Pid) {
-        if ptrace::interrupt(thread).is_err() {
-            return;
-        }
         loop {
+            // Any other stop takes the place of this one.
+            if ptrace::interrupt(thread).is_err() {
+                return;
+            }
             match ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)) {
                 Some(Stop::Interrupted) => break,
                 Some(stop) => {
