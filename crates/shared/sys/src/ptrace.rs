@@ -124,6 +124,18 @@ pub fn wait(thread: Pid, blocks: bool) -> Result<Option<Stop>, SysError> {
     }
 }
 
+/// `waitid(P_ALL, WNOWAIT)`: blocks until some tracee or child has a change of state that was not waited for. A leader's
+/// end is not reported before its process's other threads were waited for, so waiting for one thread alone can block for
+/// ever.
+pub fn wait_for_any() {
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it.
+    unsafe {
+        let mut info = std::mem::zeroed::<libc::siginfo_t>();
+        libc::waitid(libc::P_ALL, 0, &mut info, flags);
+    }
+}
+
 fn stop_of(thread: Pid, status: i32) -> Result<Stop, SysError> {
     if !libc::WIFSTOPPED(status) {
         return Ok(Stop::Gone);

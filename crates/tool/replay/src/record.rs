@@ -209,9 +209,30 @@ impl Recorder {
     }
 
     fn let_go(&mut self) {
-        for thread in self.threads.keys() {
-            if ptrace::interrupt(*thread).is_ok() && ptrace::wait(*thread, true).is_ok() {
-                let _ = ptrace::detach(*thread);
+        for thread in self.threads.keys().copied().collect::<Vec<_>>() {
+            if ptrace::interrupt(thread).is_ok() && self.wait(thread) != Stop::Gone {
+                let _ = ptrace::detach(thread);
+            }
+        }
+    }
+
+    /// Waits for a thread, and handles what happens to others meanwhile.
+    fn wait(&mut self, thread: Pid) -> Stop {
+        loop {
+            match ptrace::wait(thread, false) {
+                Ok(Some(stop)) => return stop,
+                Ok(None) => ptrace::wait_for_any(),
+                Err(_) => return Stop::Gone,
+            }
+            self.other_events(thread);
+        }
+    }
+
+    fn other_events(&mut self, but: Pid) {
+        let others: Vec<_> = self.threads.keys().copied().filter(|it| *it != but).collect();
+        for other in others {
+            if let Ok(Some(stop)) = ptrace::wait(other, false) {
+                self.event(other, stop);
             }
         }
     }
@@ -287,15 +308,14 @@ impl Recorder {
             if ptrace::interrupt(thread).is_err() {
                 return;
             }
-            match ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)) {
-                Some(Stop::Interrupted) => break,
-                Some(stop) => {
+            match self.wait(thread) {
+                Stop::Interrupted => break,
+                stop => {
                     self.event(thread, stop);
                     if stop == Stop::Gone || stop == Stop::Stopped {
                         return;
                     }
                 }
-                None => {}
             }
         }
         let Some(state) = self.threads.get_mut(&thread) else { return };
@@ -333,7 +353,7 @@ impl Recorder {
                 return true;
             }
             let stop = match enters_kernel {
-                false => ptrace::wait(thread, true).unwrap_or(Some(Stop::Gone)),
+                false => Some(self.wait(thread)),
                 true => self.slow_step(thread),
             };
             match stop {
@@ -366,18 +386,12 @@ impl Recorder {
             if let Some(stop) = ptrace::wait(thread, false).unwrap_or(Some(Stop::Gone)) {
                 return Some(stop);
             }
-            let others: Vec<_> = self.threads.keys().copied().filter(|it| *it != thread).collect();
-            for other in others {
-                if let Ok(Some(stop)) = ptrace::wait(other, false) {
-                    self.event(other, stop);
-                }
-            }
+            self.other_events(thread);
             if begun.elapsed() > MAX_SLEEP {
                 let _ = ptrace::interrupt(thread);
-                return match ptrace::wait(thread, true) {
-                    Ok(Some(Stop::Interrupted | Stop::Trap)) => None,
-                    Ok(stop) => stop,
-                    Err(_) => Some(Stop::Gone),
+                return match self.wait(thread) {
+                    Stop::Interrupted | Stop::Trap => None,
+                    stop => Some(stop),
                 };
             }
             std::thread::yield_now();
@@ -569,4 +583,35 @@ fn value(registers: &Registers, register: Register) -> Option<u64> {
         _ => return None,
     };
     Some(if register.is_gpr32() { whole & 0xffff_ffff } else { whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A leader's end is reported after its threads' ends: a recorder that waits for the leader alone hangs here.
+    #[test]
+    fn windows_of_a_program_with_threads_are_recorded_until_it_ends() {
+        let program = "import os, threading, time\n\
+                       for _ in range(3):\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n\
+                       print(sum(i * i for i in range(3000000)), flush=True)\nos._exit(7)";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).stdout(std::process::Stdio::null());
+        let interval = Duration::from_millis(20);
+        let plan = Plan { interval, instructions: 300, windows: 1000 };
+        let (recorded, status) =
+            match record(&mut command, plan, PageSize::new(2 << 20).unwrap(), |_| true) {
+                Ok(recorded) => recorded,
+                Err(error) => {
+                    testkit::skipped!("{error}");
+                    return;
+                }
+            };
+        assert_eq!(status.code(), Some(7));
+        assert!(recorded.windows.len() >= 2, "{}", recorded.windows.len());
+        for window in &recorded.windows {
+            assert!(window.steps.len() > 150 && !window.addresses.is_empty());
+        }
+        assert!(recorded.resident.0.bytes() > 1 << 20);
+    }
 }
