@@ -28,6 +28,8 @@ const MAX_BLOCK: usize = 48;
 const EXIT: u32 = u32::MAX;
 /// Maximum bytes that offsets reach.
 const MAX_BYTES: u64 = 4 << 30;
+/// A line is cold if at most one in this many windows touches it, or one alone.
+const FEW_WINDOWS: u32 = 8;
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
@@ -40,12 +42,12 @@ pub struct Region {
     pub pages: Vec<u16>,
 }
 
-/// An access to a line that one window alone touches.
+/// An access to a line that few windows touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cold {
     /// Place of its word.
     pub word: u32,
-    /// Whether its page, too, is touched by one window alone and may be any of its region.
+    /// Whether its page, too, is touched by few windows and may be any of its region.
     pub has_cold_page: bool,
 }
 
@@ -69,7 +71,7 @@ pub struct Image {
     pub words: Vec<u32>,
     /// Places of words that are offsets in the code, to which its address is added.
     pub targets: Vec<u32>,
-    /// Accesses to lines that one window alone touches.
+    /// Accesses to lines that few windows touch.
     pub cold: Vec<Cold>,
     /// Both halves of each window.
     pub parts: Vec<[Part; 2]>,
@@ -255,27 +257,27 @@ fn middle(runs: &[Run], blocks: &[Block]) -> usize {
     near.min_by_key(|place| blocks[runs[place.saturating_sub(1)].0 as usize].runs).unwrap_or(half)
 }
 
-/// The accesses to lines that one window alone touches. Windows are far apart in time, so such a line is in no cache when
-/// its window begins. (Accesses to pages that their window touches first are not in `accesses`.)
+/// The accesses to lines that few windows touch. Windows are far apart in time, so such a line is in no cache when its
+/// window begins. (Accesses to pages that their window touches first are not in `accesses`.)
 fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold> {
-    const SEVERAL: u32 = u32::MAX;
     let page = sys::param::page_size().bytes() as u32;
+    let few = (image.parts.len() as u32 / FEW_WINDOWS).max(1);
     let of = |word: u32, size: u32| image.words[word as usize] / size;
+    // The last window and the number of windows; accesses are in the windows' order.
     let windows_by = |size: u32| {
-        let mut windows: HashMap<u32, u32> = HashMap::new();
+        let mut windows: HashMap<u32, (u32, u32)> = HashMap::new();
         for (word, window) in accesses {
-            let first = windows.entry(of(*word, size)).or_insert(*window);
-            if *first != *window {
-                *first = SEVERAL;
-            }
+            let (last, count) = windows.entry(of(*word, size)).or_insert((*window, 1));
+            *count += u32::from(*last != *window);
+            *last = *window;
         }
         windows
     };
     let (lines, pages) = (windows_by(LINE), windows_by(page));
-    let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)] != SEVERAL);
+    let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)].1 <= few);
     let cold = cold.map(|(word, _)| {
         let region = of(*word, superpage.bytes() as u32) as usize;
-        let has_cold_page = pages[&of(*word, page)] != SEVERAL && image.regions[region].is_eligible;
+        let has_cold_page = pages[&of(*word, page)].1 <= few && image.regions[region].is_eligible;
         Cold { word: *word, has_cold_page }
     });
     cold.collect()
