@@ -14,6 +14,8 @@ pub mod affinity;
 pub mod code;
 mod error;
 pub mod exits;
+#[cfg(target_arch = "x86_64")]
+pub mod expendable;
 pub mod guard;
 pub mod heap;
 pub mod input;
@@ -29,6 +31,8 @@ pub mod pidfd;
 pub mod pin;
 pub mod prctl;
 pub mod procmap;
+#[cfg(target_arch = "x86_64")]
+pub mod ptrace;
 pub mod scratch;
 pub mod secure;
 pub mod shared;

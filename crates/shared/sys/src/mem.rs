@@ -128,6 +128,20 @@ impl Mapping {
         Ok(whole)
     }
 
+    /// Maps `len` bytes of zeroes below 2 GiB (`MAP_32BIT`, x86-64), for code whose addresses fit 32 bits.
+    #[cfg(target_arch = "x86_64")]
+    pub fn low(len: usize) -> Result<Self, SysError> {
+        let len = crate::param::page_size().ceil(len as u64) as usize;
+        let flags = MapFlags::PRIVATE | MapFlags::from_bits_retain(libc::MAP_32BIT as u32);
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
+                .map_err(|errno| SysError::new("mmap", format!("{len} bytes, 32-bit"), errno))?;
+        let start = NonNull::new(start.cast()).expect("mmap returns no null range");
+        Ok(Self { start, len })
+    }
+
     /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: replaces the mapping by untouched pages at the
     /// same addresses. Drops file mappings and advice inside the range.
     pub fn renew(&mut self) -> Result<(), SysError> {

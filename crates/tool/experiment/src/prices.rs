@@ -100,6 +100,11 @@ impl Wanted {
     }
 }
 
+/// Touches and frees memory as before a compared run, so that frames of memory that is allocated next lie as in a run.
+pub fn warm_for(bytes: ByteSize, superpage: PageSize) {
+    warm(&Root::real(), bytes.bytes(), superpage, Blocks::Both, || false);
+}
+
 /// Measurements of one or several visits, from which prices are computed. The load of a shared host and the positions
 /// of frames differ from one minute to the next. A comparison with runs therefore needs visits before and after them.
 pub struct Samples {

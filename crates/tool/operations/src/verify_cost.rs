@@ -15,7 +15,7 @@ use report::format::percent;
 
 use crate::Failure;
 use crate::jobs::{Job, JobOutcome, arms};
-use crate::predict::{self, Priced, Pricing, Subject, SubjectDemand};
+use crate::predict::{self, BaseRuns, Priced, Pricing, Replayed, Subject, SubjectDemand};
 
 /// A request for a check.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,21 @@ pub struct Request {
     pub max_runs: u32,
     /// Maximum seconds for all measured runs of a subject.
     pub max_time: f64,
+    /// How to predict.
+    pub method: Method,
     /// Whether to hide progress.
     pub quiet: bool,
+}
+
+/// How savings are predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// From all accesses, recorded under QEMU, and prices.
+    Prices,
+    /// By replay of windows.
+    Replay,
+    /// Both.
+    Both,
 }
 
 /// Outcome of one subject.
@@ -50,8 +63,10 @@ pub struct Row {
     pub coverage: Option<f64>,
     /// Interval of the measured saving; `None` if runs are too few or differ too much.
     pub between: Option<Interval>,
-    /// The prediction.
-    pub prediction: Prediction,
+    /// The prediction from prices; `None` if not asked for.
+    pub prediction: Option<Prediction>,
+    /// The prediction by replay, or why there is none; `None` if not asked for.
+    pub replayed: Option<Result<Replayed, String>>,
     /// The measured prices.
     pub prices: Prices,
     /// Source of the accesses that the prediction uses.
@@ -66,9 +81,14 @@ impl Row {
         1.0 - self.seconds[1] / self.seconds[0]
     }
 
-    /// Returns the prediction error: predicted minus measured share.
-    pub fn error(&self) -> f64 {
-        self.prediction.saved.mid - self.measured()
+    /// Returns the error of the prediction from prices: predicted minus measured share.
+    pub fn error(&self) -> Option<f64> {
+        Some(self.prediction.as_ref()?.saved.mid - self.measured())
+    }
+
+    /// Returns the error of the prediction by replay.
+    pub fn replay_error(&self) -> Option<f64> {
+        Some(self.replayed.as_ref()?.as_ref().ok()?.saved.mid - self.measured())
     }
 }
 
@@ -78,15 +98,42 @@ impl Request {
     /// # Errors
     /// The subject cannot be predicted or run.
     pub fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
-        let asked = subject.demand(self.quiet)?;
+        let asked = match self.method {
+            Method::Replay => SubjectDemand::unknown(),
+            Method::Prices | Method::Both => subject.demand(self.quiet)?,
+        };
         let mut pricing = Pricing::begin(&asked, self.quiet)?;
         let document = match self.job(subject)?.run_and(&mut || pricing.between())? {
             JobOutcome::Document(document) => document,
             JobOutcome::Signal(signal, _) => return Ok(Measured::Signal(signal)),
         };
         let timed = matches!(subject, Subject::Workload(..));
-        let row = row(subject.name(), asked, pricing.finish()?, &document, timed)?;
+        let prices = pricing.finish()?;
+        let mut row = row(subject.name(), asked, prices, &document, timed, self.method)?;
+        if self.method != Method::Prices {
+            row.replayed = Some(self.replay(subject, &document, &row.prices));
+        }
         Ok(Measured::Row(Box::new(row)))
+    }
+
+    /// Predicts by replay. The reason why it cannot is kept, because the measurement and the other prediction hold.
+    fn replay(
+        &self,
+        subject: &Subject,
+        document: &Document,
+        prices: &Prices,
+    ) -> Result<Replayed, String> {
+        let timed = matches!(subject, Subject::Workload(..));
+        let base = analyse(document).arms.swap_remove(0);
+        let runs = document.samples.iter().filter(|it| it.arm == 0);
+        let faults: Vec<f64> = runs.map(|run| run.minor_faults as f64).collect();
+        let runs = BaseRuns {
+            part: medians(&base, timed).ok_or("its runs have no times")?,
+            whole: base.user_seconds.unwrap_or(0.0) + base.system_seconds.unwrap_or(0.0),
+            faults: stats::describe::median(&mut faults.clone()).unwrap_or(0.0),
+        };
+        let replayed = Replayed::new(subject, &runs, &prices.faults, self.quiet);
+        replayed.map_err(|failure| failure.lines().collect::<Vec<_>>().join("; "))
     }
 
     /// Creates the experiment with a subject.
@@ -113,6 +160,7 @@ fn row(
     prices: Priced,
     document: &Document,
     timed: bool,
+    method: Method,
 ) -> Result<Row, Failure> {
     let analysis = analyse(document);
     let judged = analysis.judgements.iter().find(|one| one.arm == analysis.arms[1].name);
@@ -126,8 +174,9 @@ fn row(
     if base.0 + base.1 <= 0.0 {
         return Err(Failure::usage("too little CPU time; give it more work"));
     }
-    let prediction =
-        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed));
+    let prediction = (method != Method::Replay).then(|| {
+        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed))
+    });
     let coverage = analysis.arms[1].eligible_coverage;
     let mut notes = asked.notes;
     let least = document.judging.least_coverage;
@@ -139,11 +188,11 @@ fn row(
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
     let between = saved_between(document, timed);
-    if prediction.saved.low == prediction.saved.high {
+    if prediction.as_ref().is_some_and(|it| it.saved.low == it.saved.high) {
         notes.push("no access, and no first touch, that superpages could speed up".to_string());
     }
     let (source, prices) = (asked.source, prices.all);
-    Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
+    Ok(Row { name, seconds, coverage, between, prediction, replayed: None, source, prices, notes })
 }
 
 /// Returns the confidence interval of the saving, from the ratio of the arms as in `compare`.

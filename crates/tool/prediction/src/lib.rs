@@ -23,5 +23,5 @@ pub use distance::{Distances, OCTAVES, octave};
 pub use error::PriceError;
 pub use frames::{Frames, Near};
 pub use prices::{ByDistance, Curve, Faults, Pair, Prices, Sequential};
-pub use solve::{Native, Parts, Prediction, Range, dependent_seconds, predict};
+pub use solve::{Native, Parts, Prediction, Range, dependent_seconds, faults_seconds, predict};
 pub use watch::{Watch, demand_of};

@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::prices::ByDistance;
-use crate::{Demand, Prices, Sequential};
+use crate::prices::{ByDistance, Faults};
+use crate::{Demand, Prices, Sequential, Touches};
 
 /// A run of the program on base pages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -257,8 +257,20 @@ fn sequential(demand: &Demand, prices: &Prices) -> Seconds {
 /// Returns the seconds of first touches on base pages and on superpages. First touches are in the kernel, so on base
 /// pages they take at most the time spent there.
 fn faults(demand: &Demand, prices: &Prices, system_seconds: f64) -> (f64, f64) {
-    let base = demand.touches.eligible * prices.faults.base * 1e-9;
-    let superpage = demand.touches.superpages * prices.faults.superpage * 1e-9;
+    let Touches { eligible, superpages, .. } = demand.touches;
+    faults_seconds(eligible, superpages, &prices.faults, system_seconds)
+}
+
+/// Returns the seconds of first touches of `pages` base pages, at most `system_seconds`, and of the `superpages`
+/// superpages instead of them.
+pub fn faults_seconds(
+    pages: f64,
+    superpages: f64,
+    price: &Faults,
+    system_seconds: f64,
+) -> (f64, f64) {
+    let base = pages * price.base * 1e-9;
+    let superpage = superpages * price.superpage * 1e-9;
     let scale = if base > system_seconds { system_seconds / base } else { 1.0 };
     (base * scale, superpage * scale)
 }

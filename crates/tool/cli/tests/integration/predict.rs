@@ -82,6 +82,45 @@ fn verify_cost_says_predicted_measured_and_the_error() {
     assert!((row["error"].as_f64().unwrap() - error).abs() < 1e-9, "{row}");
     let mean = document["mean_absolute_error"].as_f64().unwrap();
     assert!((mean - error.abs()).abs() < 1e-9, "{document}");
+    replay_is_whole(&document, measured);
+}
+
+/// Checks the replay of the only row: a saving between its bounds and its error, or a reason.
+fn replay_is_whole(document: &Value, measured: f64) {
+    let replay = &document["programs"][0]["replay"];
+    let mean = &document["mean_absolute_replay_error"];
+    if let Some(reason) = replay["reason"].as_str() {
+        assert!(mean.is_null(), "{document}");
+        testkit::skipped!("no replay: {reason}");
+        return;
+    }
+    let [low, mid, high] = ["low", "mid", "high"].map(|key| replay["saved"][key].as_f64().unwrap());
+    assert!(low < mid && mid < high, "{replay}");
+    let error = replay["error"].as_f64().unwrap();
+    assert!((error - (mid - measured)).abs() < 1e-9, "{replay}");
+    assert!((mean.as_f64().unwrap() - error.abs()).abs() < 1e-9, "{document}");
+    assert!(replay["windows"].as_u64().unwrap() >= 8, "{replay}");
+    assert!(share(&replay["replaced"]) < 0.5, "{replay}");
+}
+
+#[test]
+#[ignore = "nightly: a prediction is timed"]
+fn a_program_is_replayed_without_qemu() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::lock_machine!(shared);
+    let script = "import array\nn = array.array('q', range(1 << 22))\nprint(sum(n[i * 40503 % (1 << 22)] for i in range(1 << 22)))";
+    let words = ["verify-cost", "-q", "--method", "replay", "--max-runs", "2", "--json"];
+    let output = run(&[&words[..], &["--", "python3", "-c", script]].concat());
+    if output.status.code() == Some(3) {
+        testkit::skipped!("{}", stderr(&output).trim());
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let row = &document["programs"][0];
+    assert!(row["prediction"].is_null() && row["error"].is_null(), "{row}");
+    assert!(document["mean_absolute_error"].is_null());
+    replay_is_whole(&document, row["measured_saved"].as_f64().unwrap());
 }
 
 /// Returns the child processes that have not been reaped yet.
@@ -135,6 +174,7 @@ fn plans_are_shown_and_bad_flags_refused() {
         &["verify-cost", "--within", "2"],
         &["verify-cost", "gups", "--max-runs", "1"],
         &["verify-cost", "gups", "--max-time", "soon"],
+        &["verify-cost", "gups", "--method", "guess"],
         &["verify-cost", "gups", "--size", "1K"],
         &["verify-cost", "gups", "-o", "/no/such/directory/file"],
     ] {

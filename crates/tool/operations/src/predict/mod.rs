@@ -3,8 +3,10 @@
 //! The demand comes from a built-in workload's generated stream, or from a recording of a program. Prices are measured
 //! on this machine. A run on base pages gives the time.
 
+mod replayed;
 mod subject;
 
+pub use replayed::{BaseRuns, Replayed};
 pub use subject::{Followed, Subject, SubjectDemand, cache, record};
 
 use std::sync::Arc;

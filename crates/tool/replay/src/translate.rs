@@ -1,0 +1,1006 @@
+//! Windows as machine code that makes the same accesses over memory of zeros.
+//!
+//! Each basic block of the program is translated once. An instruction becomes one of the same kind on the same
+//! registers, in which every value is zero and stays zero: constants are dropped, and instructions that make something
+//! of nothing (`setc`, `not`, comparisons of vectors) become others with the same inputs and outputs. Addresses come
+//! from a stream of offsets, to which the registers of the program's address are added. They are zero, so the address
+//! is right, and the processor waits for them as it did in the program. A branch takes its direction from the stream
+//! and waits for the flags of the program's branch, so it is predicted, and found wrong, as in the program.
+//!
+//! rsp points into the stream, and one more register, the least used one, holds offsets; what depended on them in the
+//! program depends on nothing. gs has the start of the memory.
+//! See docs/decisions/prediction.md#11.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use iced_x86::{
+    Code as Op, ConditionCode, Encoder, FlowControl, Instruction, InstructionInfoFactory,
+    MemoryOperand, Mnemonic, OpAccess, OpKind, Register,
+};
+use units::{PageSize, Pid};
+
+use crate::ReplayError;
+use crate::record::{Code, Recorded, Use, Window};
+
+/// Maximum number of instructions of a block.
+const MAX_BLOCK: usize = 48;
+/// The successor of a part's last block.
+const EXIT: u32 = u32::MAX;
+/// Maximum bytes that offsets reach.
+const MAX_BYTES: u64 = 4 << 30;
+/// A line is cold if at most one in this many windows touches it, or one alone.
+const FEW_WINDOWS: u32 = 8;
+/// Bytes of a cache line.
+const LINE: u32 = 64;
+
+/// A superpage region of the replay's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// Whether superpages could back it in the program.
+    pub is_eligible: bool,
+    /// The base pages that windows touch, ascending.
+    pub pages: Vec<u16>,
+}
+
+/// An access to a line that few windows touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cold {
+    /// Place of its word.
+    pub word: u32,
+    /// Whether its page, too, is touched by few windows and may be any of its region.
+    pub has_cold_page: bool,
+}
+
+/// Half of a window: the first warms up for the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Offset of its first block in the code.
+    pub entry: u32,
+    /// Its first word in the stream.
+    pub first: u32,
+    /// The two words in which the stack pointer is saved.
+    pub exit: u32,
+}
+
+/// Code and stream.
+#[derive(Debug, Default)]
+pub struct Image {
+    /// Machine code.
+    pub code: Vec<u8>,
+    /// The stream: offsets of accesses, directions and targets of branches.
+    pub words: Vec<u32>,
+    /// Places of words that are offsets in the code, to which its address is added.
+    pub targets: Vec<u32>,
+    /// Accesses to lines that few windows touch.
+    pub cold: Vec<Cold>,
+    /// Both halves of each window.
+    pub parts: Vec<[Part; 2]>,
+    /// The memory.
+    pub regions: Vec<Region>,
+    /// Whether its base pages lie in order in physical memory.
+    pub lies_in_order: bool,
+    /// Executed instructions, and those of them that were replaced by moves.
+    pub instructions: (u64, u64),
+}
+
+/// Slots of the replay's memory, by region of the program.
+type Slots = HashMap<(Pid, u64), u64>;
+
+/// A run through a block: its number, and its first step.
+type Run = (u32, u32);
+
+struct Block {
+    /// Its instructions, as places in [`Recorded::code`].
+    code: Vec<u32>,
+    runs: u64,
+    next: BTreeMap<u32, u64>,
+    /// Successors by frequency.
+    order: Vec<u32>,
+    at: u32,
+}
+
+impl Image {
+    /// Translates windows for superpages of `superpage`.
+    ///
+    /// # Errors
+    /// No windows, or more memory than offsets reach.
+    pub fn new(
+        recorded: &Recorded,
+        windows: &[Window],
+        superpage: PageSize,
+    ) -> Result<Self, ReplayError> {
+        let (slots, regions) = regions(recorded, windows, superpage)?;
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+        let runs: Vec<Vec<Run>> = windows
+            .iter()
+            .map(|window| runs_of(recorded, window, &mut blocks, &mut known))
+            .collect();
+        let middles: Vec<usize> = runs.iter().map(|runs| middle(runs, &blocks)).collect();
+        for (runs, middle) in runs.iter().zip(&middles) {
+            for (place, (block, _)) in runs.iter().enumerate() {
+                let is_last = place + 1 == *middle || place + 1 == runs.len();
+                let next = if is_last { EXIT } else { runs[place + 1].0 };
+                *blocks[*block as usize].next.entry(next).or_default() += 1;
+            }
+        }
+        for block in &mut blocks {
+            let mut order: Vec<(u32, u64)> = block.next.iter().map(|(a, b)| (*a, *b)).collect();
+            order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            block.order = order.into_iter().map(|(next, _)| next).collect();
+        }
+        let lies_in_order = recorded.lies_in_order();
+        let mut image = Self { regions, lies_in_order, ..Self::default() };
+        let mut writer = CodeWriter::new(least_used(recorded, windows));
+        writer.blocks(&mut blocks, recorded);
+        let exit = writer.exit;
+        image.code = std::mem::take(&mut writer.bytes);
+        let mut accesses: Vec<(u32, u32)> = Vec::new();
+        for (number, (window, runs)) in (0..).zip(windows.iter().zip(&runs)) {
+            let (size, page) = (superpage.bytes(), sys::param::page_size().bytes());
+            let offset = |address: u64| {
+                let slot = slots.get(&(window.process, address / size));
+                slot.map_or(0, |slot| (slot * size + address % size) as u32)
+            };
+            let middle = middles[number as usize];
+            let parts = [0..middle, middle..runs.len()].map(|range| {
+                // Room for the entry, which is pushed below the first word.
+                image.words.extend([0; 4]);
+                let first = image.words.len() as u32;
+                let entry = blocks[runs[range.start].0 as usize].at;
+                for place in range.clone() {
+                    let (block, step) = runs[place];
+                    let (block, step) = (&blocks[block as usize], step as usize);
+                    image.instructions.0 += block.code.len() as u64;
+                    image.instructions.1 += writer.replaced_in(&block.code);
+                    for step in &window.steps[step..step + block.code.len()] {
+                        let uses = recorded.code[step.code as usize].uses.len();
+                        let from = step.first as usize;
+                        for address in &window.addresses[from..from + uses] {
+                            if !window.fresh.contains(&(address / page)) {
+                                accesses.push((image.words.len() as u32, number));
+                            }
+                            image.words.push(offset(*address));
+                        }
+                    }
+                    let next = if place + 1 == range.end { EXIT } else { runs[place + 1].0 };
+                    match block.order.len() {
+                        1 => {}
+                        2 => image.words.push(u32::from(block.order[1] == next)),
+                        _ => {
+                            image.targets.push(image.words.len() as u32);
+                            let at = if next == EXIT { exit } else { blocks[next as usize].at };
+                            image.words.push(at);
+                        }
+                    }
+                }
+                let exit = image.words.len() as u32;
+                image.words.extend([0; 2]);
+                Part { entry, first, exit }
+            });
+            image.parts.push(parts);
+        }
+        image.cold = cold(&image, &accesses, superpage);
+        Ok(image)
+    }
+}
+
+/// Numbers the superpage regions that windows touch, in the order of their addresses.
+fn regions(
+    recorded: &Recorded,
+    windows: &[Window],
+    superpage: PageSize,
+) -> Result<(Slots, Vec<Region>), ReplayError> {
+    let (size, page) = (superpage.bytes(), sys::param::page_size().bytes());
+    let mut touched: BTreeMap<(Pid, u64), HashSet<u16>> = BTreeMap::new();
+    for window in windows {
+        for address in &window.addresses {
+            let pages = touched.entry((window.process, address / size)).or_default();
+            pages.insert((address % size / page) as u16);
+        }
+    }
+    let most = MAX_BYTES / size - 1;
+    if touched.is_empty() || touched.len() as u64 > most {
+        return Err(ReplayError::TooLarge { regions: touched.len() as u64, most });
+    }
+    let slots = (0..).zip(touched.keys()).map(|(slot, region)| (*region, slot)).collect();
+    let regions = touched.into_iter().map(|(region, pages)| {
+        let mut pages: Vec<u16> = pages.into_iter().collect();
+        pages.sort_unstable();
+        Region { is_eligible: recorded.eligible.contains(&region), pages }
+    });
+    Ok((slots, regions.collect()))
+}
+
+/// Cuts a window into runs through blocks.
+fn runs_of(
+    recorded: &Recorded,
+    window: &Window,
+    blocks: &mut Vec<Block>,
+    known: &mut HashMap<(u32, u32), u32>,
+) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut first = 0;
+    for place in 0..window.steps.len() {
+        let instruction = &recorded.code[window.steps[place].code as usize].instruction;
+        let next = window.steps.get(place + 1);
+        let next = next.map(|step| recorded.code[step.code as usize].instruction.ip());
+        let goes_on = !is_branch(instruction) && next == Some(instruction.next_ip());
+        let length = place + 1 - first;
+        if goes_on && length < MAX_BLOCK {
+            continue;
+        }
+        let key = (window.steps[first].code, length as u32);
+        let number = *known.entry(key).or_insert_with(|| {
+            let code = window.steps[first..=place].iter().map(|step| step.code).collect();
+            let (next, order) = (BTreeMap::new(), Vec::new());
+            blocks.push(Block { code, runs: 0, next, order, at: 0 });
+            blocks.len() as u32 - 1
+        });
+        blocks[number as usize].runs += 1;
+        runs.push((number, first as u32));
+        first = place + 1;
+    }
+    runs
+}
+
+fn is_branch(instruction: &Instruction) -> bool {
+    !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Exception)
+        && instruction.mnemonic() != Mnemonic::Syscall
+}
+
+/// The place at which a window's second half begins: near its middle, after the rarest block, because the end of a part
+/// is one more successor of its last block.
+fn middle(runs: &[Run], blocks: &[Block]) -> usize {
+    let half = runs.len() / 2;
+    let near = half.saturating_sub(runs.len() / 20)..=half;
+    near.min_by_key(|place| blocks[runs[place.saturating_sub(1)].0 as usize].runs).unwrap_or(half)
+}
+
+/// The accesses to lines that few windows touch. Windows are far apart in time, so such a line is in no cache when its
+/// window begins. (Accesses to pages that their window touches first are not in `accesses`.)
+fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold> {
+    let page = sys::param::page_size().bytes() as u32;
+    let few = (image.parts.len() as u32 / FEW_WINDOWS).max(1);
+    let of = |word: u32, size: u32| image.words[word as usize] / size;
+    // The last window and the number of windows; accesses are in the windows' order.
+    let windows_by = |size: u32| {
+        let mut windows: HashMap<u32, (u32, u32)> = HashMap::new();
+        for (word, window) in accesses {
+            let (last, count) = windows.entry(of(*word, size)).or_insert((*window, 1));
+            *count += u32::from(*last != *window);
+            *last = *window;
+        }
+        windows
+    };
+    let (lines, pages) = (windows_by(LINE), windows_by(page));
+    let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)].1 <= few);
+    let cold = cold.map(|(word, _)| {
+        let region = of(*word, superpage.bytes() as u32) as usize;
+        let has_cold_page = pages[&of(*word, page)].1 <= few && image.regions[region].is_eligible;
+        Cold { word: *word, has_cold_page }
+    });
+    cold.collect()
+}
+
+/// The register for offsets: of those without a fixed role, the least used one.
+fn least_used(recorded: &Recorded, windows: &[Window]) -> Register {
+    let mut runs = vec![0u64; recorded.code.len()];
+    for window in windows {
+        window.steps.iter().for_each(|step| runs[step.code as usize] += 1);
+    }
+    let mut uses: HashMap<Register, u64> = HashMap::new();
+    for (code, runs) in recorded.code.iter().zip(runs) {
+        for register in named(&code.instruction) {
+            *uses.entry(register).or_default() += runs;
+        }
+    }
+    let candidates = [
+        Register::R15,
+        Register::R14,
+        Register::R13,
+        Register::R12,
+        Register::R11,
+        Register::R10,
+        Register::R9,
+        Register::R8,
+    ];
+    let least = candidates.into_iter().min_by_key(|register| uses.get(register).copied());
+    least.unwrap_or(Register::R15)
+}
+
+/// The general registers that an instruction names.
+fn named(instruction: &Instruction) -> Vec<Register> {
+    let operands = (0..instruction.op_count())
+        .filter(|operand| instruction.op_kind(*operand) == OpKind::Register)
+        .map(|operand| instruction.op_register(operand));
+    let address = [instruction.memory_base(), instruction.memory_index()];
+    let all = operands.chain(address).filter(|register| register.is_gpr());
+    all.map(Register::full_register).collect()
+}
+
+/// Writes machine code.
+struct CodeWriter {
+    bytes: Vec<u8>,
+    encoder: Encoder,
+    factory: InstructionInfoFactory,
+    /// The register for offsets, and its lower half.
+    offset: (Register, Register),
+    /// Offset of the code that leaves.
+    exit: u32,
+    /// Instructions that were replaced by moves.
+    replaced: HashSet<u32>,
+    /// Places of displacements and the blocks that they lead to.
+    jumps: Vec<(usize, u32)>,
+}
+
+impl CodeWriter {
+    fn new(offset: Register) -> Self {
+        let half = Register::EAX + (offset as u32 - Register::RAX as u32);
+        Self {
+            bytes: Vec::new(),
+            encoder: Encoder::new(64),
+            factory: InstructionInfoFactory::new(),
+            offset: (offset, half),
+            exit: 0,
+            replaced: HashSet::new(),
+            jumps: Vec::new(),
+        }
+    }
+
+    fn replaced_in(&self, code: &[u32]) -> u64 {
+        code.iter().filter(|code| self.replaced.contains(code)).count() as u64
+    }
+
+    fn blocks(&mut self, blocks: &mut [Block], recorded: &Recorded) {
+        // mov rsp, [rsp]; ret
+        self.bytes.extend([0x48, 0x8b, 0x24, 0x24, 0xc3]);
+        for (number, block) in (0..).zip(blocks.iter_mut()) {
+            block.at = self.bytes.len() as u32;
+            let mut word = 0;
+            for code in &block.code {
+                self.instruction(*code, &recorded.code[*code as usize], word);
+                word += recorded.code[*code as usize].uses.len();
+            }
+            let last = block.code.last().map(|code| &recorded.code[*code as usize].instruction);
+            let order = block.order.clone();
+            self.end(last, &order, word, number + 1);
+        }
+        for (place, to) in std::mem::take(&mut self.jumps) {
+            let to = if to == EXIT { self.exit } else { blocks[to as usize].at };
+            let from = place as i64 + 4;
+            let by = (i64::from(to) - from) as i32;
+            self.bytes[place..place + 4].copy_from_slice(&by.to_le_bytes());
+        }
+    }
+
+    /// Ends a block of `words` accesses.
+    fn end(&mut self, last: Option<&Instruction>, order: &[u32], words: usize, following: u32) {
+        let (offset, half) = self.offset;
+        let several = order.len() > 1;
+        if several {
+            let waits = last.is_some_and(|it| {
+                matches!(
+                    it.flow_control(),
+                    FlowControl::IndirectBranch | FlowControl::IndirectCall | FlowControl::Return
+                )
+            });
+            let word = stream(words);
+            if waits {
+                // The register has a zero that waits for the program's target.
+                self.put(Instruction::with2(Op::Add_r32_rm32, half, word));
+            } else {
+                self.put(Instruction::with2(Op::Mov_r32_rm32, half, word));
+            }
+            if last.is_some_and(|it| it.condition_code() != ConditionCode::None) {
+                self.put(Instruction::with2(Op::Cmovbe_r64_rm64, offset, offset));
+            }
+        }
+        let used = 4 * (words + usize::from(several)) as i64;
+        if used > 0 {
+            let next = MemoryOperand::with_base_displ(Register::RSP, used);
+            self.put(Instruction::with2(Op::Lea_r64_m, Register::RSP, next));
+        }
+        if order.len() > 2 {
+            self.put(Instruction::with1(Op::Jmp_rm64, offset));
+            return;
+        }
+        if let [_, second] = order {
+            self.put(Instruction::with2(Op::Test_rm32_r32, half, half));
+            self.bytes.extend([0x0f, 0x85]); // jne
+            self.jump(*second);
+        }
+        let first = order.first().copied().unwrap_or(EXIT);
+        if first != following {
+            self.bytes.push(0xe9);
+            self.jump(first);
+        }
+    }
+
+    fn jump(&mut self, to: u32) {
+        self.jumps.push((self.bytes.len(), to));
+        self.bytes.extend([0; 4]);
+    }
+
+    /// Appends an instruction; false: it cannot be encoded.
+    fn put(&mut self, made: Result<Instruction, iced_x86::IcedError>) -> bool {
+        let Ok(instruction) = made else { return false };
+        let is_encoded = self.encoder.encode(&instruction, 0).is_ok();
+        let bytes = self.encoder.take_buffer();
+        if is_encoded {
+            self.bytes.extend(bytes);
+        }
+        is_encoded
+    }
+
+    /// Whether a register has the role that it had in the program.
+    fn is_kept(&self, register: Register) -> bool {
+        register.is_gpr()
+            && !matches!(register.full_register(), Register::RSP)
+            && register.full_register() != self.offset.0
+    }
+
+    /// The registers that an instruction's address waits for.
+    fn waits_for(&self, instruction: &Instruction) -> Vec<Register> {
+        let both = [instruction.memory_base(), instruction.memory_index()];
+        let mut found: Vec<Register> =
+            both.into_iter().filter(|it| self.is_kept(*it)).map(Register::full_register).collect();
+        found.dedup();
+        found
+    }
+
+    /// Loads the offset of the access at `word`; returns the operand.
+    fn address(&mut self, word: usize, waits_for: &[Register]) -> MemoryOperand {
+        let (offset, half) = self.offset;
+        self.put(Instruction::with2(Op::Mov_r32_rm32, half, stream(word)));
+        if let Some(second) = waits_for.get(1) {
+            let sum = MemoryOperand::with_base_index(offset, *second);
+            self.put(Instruction::with2(Op::Lea_r64_m, offset, sum));
+        }
+        let index = waits_for.first().copied().unwrap_or(Register::None);
+        MemoryOperand::new(offset, index, 1, 0, 0, false, Register::GS)
+    }
+
+    /// Writes what stands for an instruction whose accesses begin at `word`.
+    fn instruction(&mut self, number: u32, code: &Code, word: usize) {
+        let instruction = &code.instruction;
+        match instruction.mnemonic() {
+            Mnemonic::Nop | Mnemonic::Endbr64 => return,
+            _ if matches!(
+                instruction.flow_control(),
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+            ) =>
+            {
+                return;
+            }
+            Mnemonic::Lea => return self.lea(instruction),
+            Mnemonic::Div | Mnemonic::Idiv if self.divide(code, word) => return,
+            _ => {}
+        }
+        let kept =
+            named(instruction).iter().all(|it| self.is_kept(*it) || is_address(instruction, *it));
+        let begun = self.bytes.len();
+        if kept && self.same(code, word) {
+            return;
+        }
+        self.bytes.truncate(begun);
+        if !is_branch(instruction)
+            && !matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop | Mnemonic::Leave)
+        {
+            self.replaced.insert(number);
+        }
+        self.moves(code, word);
+    }
+
+    fn lea(&mut self, instruction: &Instruction) {
+        let to = instruction.op_register(0);
+        if !self.is_kept(to) {
+            return;
+        }
+        let waits_for = self.waits_for(instruction);
+        let made = match waits_for.as_slice() {
+            [] => Instruction::with2(Op::Mov_r32_imm32, full_half(to), 0),
+            [one] => Instruction::with2(
+                Op::Lea_r64_m,
+                to.full_register(),
+                MemoryOperand::with_base(*one),
+            ),
+            [one, two, ..] => {
+                let sum = MemoryOperand::with_base_index(*one, *two);
+                Instruction::with2(Op::Lea_r64_m, to.full_register(), sum)
+            }
+        };
+        self.put(made);
+    }
+
+    /// A division of zero by a one that waits for the divisor.
+    fn divide(&mut self, code: &Code, word: usize) -> bool {
+        let (offset, half) = self.offset;
+        if let [_, ..] = code.uses.as_slice() {
+            let from = self.address(word, &self.waits_for(&code.instruction));
+            self.put(Instruction::with2(Op::Mov_r32_rm32, half, from));
+        } else if self.is_kept(code.instruction.op_register(0)) {
+            let divisor = code.instruction.op_register(0).full_register();
+            self.put(Instruction::with2(Op::Mov_r64_rm64, offset, divisor));
+        } else {
+            return false;
+        }
+        self.put(Instruction::with2(Op::Or_rm64_imm8, offset, 1));
+        let is_wide = code.instruction.op_register(0).is_gpr64()
+            || code.instruction.memory_size().size() == 8;
+        self.put(if is_wide {
+            Instruction::with1(Op::Div_rm64, offset)
+        } else {
+            Instruction::with1(Op::Div_rm32, half)
+        })
+    }
+
+    /// Writes the same instruction on zeros; false: it would not keep zeros, or cannot be written.
+    fn same(&mut self, code: &Code, word: usize) -> bool {
+        let mut made = code.instruction;
+        let Some(op) = zero_preserving(&made) else { return false };
+        made.set_code(op);
+        let drops_constant = matches!(
+            made.mnemonic(),
+            Mnemonic::Add | Mnemonic::Sub | Mnemonic::Xor | Mnemonic::Or | Mnemonic::Mov
+        );
+        for operand in 0..made.op_count() {
+            if drops_constant && made.try_set_immediate_u64(operand, 0).is_err() {}
+        }
+        let explicit = code.uses.iter().position(|(_, is_explicit)| *is_explicit);
+        let has_memory = (0..made.op_count()).any(|it| made.op_kind(it) == OpKind::Memory);
+        if code.uses.len() > usize::from(has_memory) || has_memory != explicit.is_some() {
+            return false;
+        }
+        if let Some(place) = explicit {
+            let waits_for = self.waits_for(&made);
+            let at = self.address(word + place, &waits_for);
+            made.set_memory_base(at.base);
+            made.set_memory_index(at.index);
+            made.set_memory_index_scale(1);
+            made.set_memory_displacement64(0);
+            made.set_memory_displ_size(0);
+            made.set_segment_prefix(Register::GS);
+        }
+        self.put(Ok(made))
+    }
+
+    /// Writes moves and additions with the instruction's inputs and outputs.
+    fn moves(&mut self, code: &Code, word: usize) {
+        let instruction = &code.instruction;
+        let info = self.factory.info(instruction);
+        let reads = |access| {
+            matches!(
+                access,
+                OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite
+            )
+        };
+        let sources: Vec<Register> = (0..instruction.op_count())
+            .filter(|it| instruction.op_kind(*it) == OpKind::Register && reads(info.op_access(*it)))
+            .map(|it| instruction.op_register(it))
+            .collect();
+        let writes = |access| {
+            matches!(
+                access,
+                OpAccess::Write
+                    | OpAccess::ReadWrite
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadCondWrite
+            )
+        };
+        let results: Vec<Register> = info
+            .used_registers()
+            .iter()
+            .filter(|it| writes(it.access()))
+            .map(|it| it.register())
+            .collect();
+        let whole = |writer: &Self, registers: Vec<Register>| {
+            let kept = registers.into_iter().filter(|it| writer.is_kept(*it));
+            let mut kept: Vec<Register> = kept.map(Register::full_register).collect();
+            kept.dedup();
+            kept
+        };
+        let (sources, results) = (whole(self, sources), whole(self, results));
+        let (offset, half) = self.offset;
+        let waits_for = self.waits_for(instruction);
+        let waits = |is_explicit: bool| if is_explicit { waits_for.as_slice() } else { &[] };
+        let mut is_loaded = false;
+        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
+            if *how == Use::Write {
+                continue;
+            }
+            let from = self.address(word + place, waits(*is_explicit));
+            let to = if is_branch(instruction) { None } else { results.first().copied() };
+            is_loaded |= to.is_some();
+            self.put(Instruction::with2(Op::Mov_r64_rm64, to.unwrap_or(offset), from));
+        }
+        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
+            if *how == Use::Read {
+                continue;
+            }
+            let to = self.address(word + place, waits(*is_explicit));
+            let is_word = instruction.memory_size().size() >= 8 || !is_explicit;
+            match (sources.first(), is_word) {
+                (Some(from), true) => self.put(Instruction::with2(Op::Mov_rm64_r64, to, *from)),
+                (None, true) => self.put(Instruction::with2(Op::Mov_rm64_imm32, to, 0)),
+                (Some(from), false) => {
+                    self.put(Instruction::with2(Op::Mov_rm8_r8, to, byte_of(*from)))
+                }
+                (None, false) => self.put(Instruction::with2(Op::Mov_rm8_imm8, to, 0)),
+            };
+        }
+        if is_branch(instruction) {
+            // The target, if it is indirect: a zero that waits for what the program's target waits for.
+            let is_loaded = code.uses.iter().any(|(how, _)| *how == Use::Read);
+            match sources.first() {
+                _ if is_loaded && instruction.flow_control() != FlowControl::IndirectCall => {}
+                Some(from) => {
+                    self.put(Instruction::with2(Op::Mov_r64_rm64, offset, *from));
+                }
+                None => {
+                    self.put(Instruction::with2(Op::Mov_r32_imm32, half, 0));
+                }
+            }
+            return;
+        }
+        for to in results.iter().skip(usize::from(is_loaded)) {
+            let mut left = sources.iter();
+            if !sources.contains(to) {
+                match left.next() {
+                    Some(from) => self.put(Instruction::with2(Op::Mov_r64_rm64, *to, *from)),
+                    None => self.put(Instruction::with2(Op::Mov_r32_imm32, full_half(*to), 0)),
+                };
+            }
+            for from in left.filter(|from| *from != to) {
+                self.put(Instruction::with2(Op::Add_r64_rm64, *to, *from));
+            }
+        }
+        if instruction.rflags_read() != 0
+            && let Some(to) = results.first()
+        {
+            self.put(Instruction::with2(Op::Cmovbe_r64_rm64, *to, *to));
+        }
+        if instruction.rflags_modified() != 0
+            && results.is_empty()
+            && let Some(from) = sources.first()
+        {
+            self.put(Instruction::with2(Op::Test_rm64_r64, *from, *from));
+        }
+    }
+}
+
+/// The word at a place of the block's part of the stream.
+fn stream(word: usize) -> MemoryOperand {
+    MemoryOperand::with_base_displ(Register::RSP, 4 * word as i64)
+}
+
+/// Whether an instruction names a register in its address alone.
+fn is_address(instruction: &Instruction, register: Register) -> bool {
+    (0..instruction.op_count())
+        .filter(|operand| instruction.op_kind(*operand) == OpKind::Register)
+        .all(|operand| instruction.op_register(operand).full_register() != register)
+}
+
+fn full_half(register: Register) -> Register {
+    Register::EAX + (register.full_register() as u32 - Register::RAX as u32)
+}
+
+fn byte_of(register: Register) -> Register {
+    let number = register.full_register() as u32 - Register::RAX as u32;
+    // AL CL DL BL, then AH CH DH BH, then SPL on.
+    if number < 4 { Register::AL + number } else { Register::AL + number + 4 }
+}
+
+/// The code of an instruction that has zeros for zeros, of the same kind as this one; `None`: there is none.
+fn zero_preserving(instruction: &Instruction) -> Option<Op> {
+    use Mnemonic as M;
+    let code = instruction.code();
+    if instruction.is_string_instruction() || is_branch(instruction) {
+        return None;
+    }
+    // The first operand is the size of the others; registers and memory alike.
+    let size = (0..instruction.op_count())
+        .find(|it| instruction.op_kind(*it) == OpKind::Register)
+        .map_or(instruction.memory_size().size(), |it| instruction.op_register(it).size());
+    let by_size = |ops: [Op; 4]| match size {
+        1 => Some(ops[0]),
+        2 => Some(ops[1]),
+        4 => Some(ops[2]),
+        8 => Some(ops[3]),
+        _ => None,
+    };
+    match instruction.mnemonic() {
+        M::Mov
+        | M::Movzx
+        | M::Movsx
+        | M::Movsxd
+        | M::Add
+        | M::Sub
+        | M::Xor
+        | M::And
+        | M::Or
+        | M::Imul
+        | M::Mul
+        | M::Shl
+        | M::Shr
+        | M::Sar
+        | M::Rol
+        | M::Ror
+        | M::Shld
+        | M::Shrd
+        | M::Neg
+        | M::Bswap
+        | M::Xchg
+        | M::Xadd
+        | M::Cmp
+        | M::Test
+        | M::Bt
+        | M::Popcnt
+        | M::Pext
+        | M::Pdep
+        | M::Rorx
+        | M::Sarx
+        | M::Shlx
+        | M::Shrx
+        | M::Andn
+        | M::Blsr
+        | M::Cdqe
+        | M::Cdq
+        | M::Cqo
+        | M::Cwde
+        | M::Cbw
+        | M::Cwd
+        | M::Cmpxchg
+        | M::Mulx
+        | M::Bextr
+        | M::Bzhi
+        | M::Movbe
+        | M::Movnti
+        | M::Mfence
+        | M::Lfence
+        | M::Sfence
+        | M::Pause => return Some(code),
+        M::Inc | M::Dec | M::Not => {
+            return by_size([Op::Neg_rm8, Op::Neg_rm16, Op::Neg_rm32, Op::Neg_rm64]);
+        }
+        M::Tzcnt | M::Lzcnt | M::Bsf | M::Bsr => {
+            let op = [Op::INVALID, Op::Popcnt_r16_rm16, Op::Popcnt_r32_rm32, Op::Popcnt_r64_rm64];
+            return by_size(op).filter(|op| *op != Op::INVALID);
+        }
+        _ => {}
+    }
+    let scalar = match code {
+        Op::Divss_xmm_xmmm32 => Some(Op::Sqrtss_xmm_xmmm32),
+        Op::Divsd_xmm_xmmm64 => Some(Op::Sqrtsd_xmm_xmmm64),
+        Op::VEX_Vdivss_xmm_xmm_xmmm32 => Some(Op::VEX_Vsqrtss_xmm_xmm_xmmm32),
+        Op::VEX_Vdivsd_xmm_xmm_xmmm64 => Some(Op::VEX_Vsqrtsd_xmm_xmm_xmmm64),
+        Op::Pcmpeqb_xmm_xmmm128 => Some(Op::Pcmpgtb_xmm_xmmm128),
+        Op::Pcmpeqw_xmm_xmmm128 => Some(Op::Pcmpgtw_xmm_xmmm128),
+        Op::Pcmpeqd_xmm_xmmm128 => Some(Op::Pcmpgtd_xmm_xmmm128),
+        Op::VEX_Vpcmpeqb_xmm_xmm_xmmm128 => Some(Op::VEX_Vpcmpgtb_xmm_xmm_xmmm128),
+        Op::VEX_Vpcmpeqb_ymm_ymm_ymmm256 => Some(Op::VEX_Vpcmpgtb_ymm_ymm_ymmm256),
+        Op::VEX_Vpcmpeqd_ymm_ymm_ymmm256 => Some(Op::VEX_Vpcmpgtd_ymm_ymm_ymmm256),
+        _ => None,
+    };
+    if scalar.is_some() {
+        return scalar;
+    }
+    let name = format!("{:?}", instruction.mnemonic());
+    if name.starts_with("Cmov") || name.starts_with("Prefetch") {
+        return Some(code);
+    }
+    let is_vector = (0..instruction.op_count()).any(|it| {
+        instruction.op_kind(it) == OpKind::Register
+            && instruction.op_register(it).is_vector_register()
+    });
+    let has_mask = (0..instruction.op_count()).any(|it| {
+        instruction.op_kind(it) == OpKind::Register && instruction.op_register(it).is_k()
+    });
+    if !is_vector || has_mask {
+        return None;
+    }
+    const ZEROS: [&str; 44] = [
+        "mov",
+        "padd",
+        "psub",
+        "pxor",
+        "por",
+        "pand",
+        "pmul",
+        "pmadd",
+        "pshuf",
+        "punpck",
+        "pack",
+        "psll",
+        "psrl",
+        "psra",
+        "pmin",
+        "pmax",
+        "pabs",
+        "palignr",
+        "pmovzx",
+        "pmovsx",
+        "pmovmskb",
+        "pextr",
+        "pinsr",
+        "pblend",
+        "pbroadcast",
+        "pcmpgt",
+        "ptest",
+        "addp",
+        "adds",
+        "sub",
+        "mul",
+        "min",
+        "max",
+        "unpck",
+        "shufp",
+        "and",
+        "orp",
+        "xorp",
+        "sqrt",
+        "cvt",
+        "ucomis",
+        "comis",
+        "broadcast",
+        "insert",
+    ];
+    const MORE: [&str; 8] =
+        ["extract", "perm", "fmadd", "fmsub", "fnmadd", "hadd", "blend", "lddqu"];
+    let name = name.to_lowercase();
+    let name = name.strip_prefix('v').unwrap_or(&name);
+    ZEROS.iter().chain(&MORE).any(|it| name.starts_with(it)).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use iced_x86::{Decoder, DecoderOptions};
+    use units::Pid;
+
+    use super::*;
+    use crate::record::{Step, decoded};
+    use crate::times::{Passes, replay};
+
+    fn superpage() -> PageSize {
+        PageSize::new(2 << 20).unwrap()
+    }
+
+    /// A recording of code that lies at 0x1000 and is run from its begin `times` times; `address` of an access of one
+    /// round.
+    fn recorded(bytes: &[u8], times: u64, address: impl Fn(u64) -> u64) -> Recorded {
+        let mut recorded = Recorded::default();
+        let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
+        let mut factory = InstructionInfoFactory::new();
+        while decoder.can_decode() {
+            recorded.code.push(decoded(decoder.decode(), &mut factory));
+        }
+        let mut window = Window {
+            process: Pid(1),
+            at: Default::default(),
+            steps: vec![],
+            addresses: vec![],
+            fresh: HashSet::new(),
+        };
+        for round in 0..times {
+            for (code, known) in (0..).zip(&recorded.code) {
+                let first = window.addresses.len() as u32;
+                window.steps.push(Step { code, first });
+                window.addresses.extend(known.uses.iter().map(|_| address(round)));
+            }
+        }
+        recorded.windows = vec![window];
+        recorded.eligible = (0..64).map(|region| (Pid(1), region)).collect::<HashSet<_>>();
+        recorded
+    }
+
+    fn image(recorded: &Recorded) -> Image {
+        Image::new(recorded, &recorded.windows, superpage()).unwrap()
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        Decoder::new(64, bytes, DecoderOptions::NONE)
+            .iter()
+            .map(|it| format!("{:?};", it.code()))
+            .collect()
+    }
+
+    #[test]
+    fn the_stream_has_every_offset_and_every_direction() {
+        // mov rax, [rbx]; jne 0x1000
+        let recorded = recorded(&[0x48, 0x8b, 0x03, 0x75, 0xfb], 8, |round| 5 + (round << 21));
+        let image = image(&recorded);
+        assert_eq!((image.regions.len(), image.instructions), (8, (16, 0)));
+        let [warms, timed] = image.parts[0];
+        assert_eq!(image.words.len() as u32, timed.exit + 2);
+        // An offset and a direction a round; only the last leaves.
+        let expected: Vec<u32> =
+            (0..4).flat_map(|round| [5 + (round << 21), u32::from(round == 3)]).collect();
+        assert_eq!(image.words[warms.first as usize..warms.exit as usize], expected);
+        let code = text(&image.code);
+        let load = "Mov_r32_rm32;Mov_r64_rm64;";
+        assert!(code.contains(load), "{code}");
+        assert!(code.contains("Cmovbe_r64_rm64"), "the branch waits for flags: {code}");
+    }
+
+    #[test]
+    fn addresses_wait_for_their_registers_and_constants_are_dropped() {
+        // add rax, 5; mov rcx, [rax+rdx*8+16]; inc rcx; setne al
+        let bytes =
+            [0x48, 0x83, 0xc0, 5, 0x48, 0x8b, 0x4c, 0xd0, 0x10, 0x48, 0xff, 0xc1, 0x0f, 0x95, 0xc0];
+        let recorded = recorded(&bytes, 4, |_| 64);
+        let image = image(&recorded);
+        let decoder = Decoder::new(64, &image.code, DecoderOptions::NONE);
+        let made: Vec<Instruction> = decoder.into_iter().collect();
+        let add = made.iter().find(|it| it.code() == Op::Add_rm64_imm8).expect("the addition");
+        assert_eq!(add.immediate8(), 0);
+        let load = made.iter().find(|it| it.op0_register() == Register::RCX).expect("the load");
+        assert_eq!((load.memory_index(), load.memory_segment()), (Register::RAX, Register::GS));
+        assert_eq!(load.memory_displacement64(), 0);
+        assert!(
+            made.iter().any(|it| it.code() == Op::Lea_r64_m && it.memory_index() == Register::RDX)
+        );
+        assert!(made.iter().any(|it| it.code() == Op::Neg_rm64), "inc");
+        // setne has no zero for a zero.
+        assert_eq!(image.instructions.1, 4);
+    }
+
+    /// Every kind of instruction that is kept gives zeros for zeros: a chain through what it writes ends at the same
+    /// address, or the child crashes.
+    #[test]
+    fn kept_instructions_keep_zeros() {
+        testkit::require!(cfg!(target_arch = "x86_64"), "x86-64 code");
+        let all: [&[u8]; 15] = [
+            &[0x48, 0xff, 0xc0],                                     // inc rax
+            &[0x48, 0xf7, 0xd0],                                     // not rax
+            &[0x48, 0x83, 0xc8, 0x7f],                               // or rax, 127
+            &[0x48, 0x8d, 0x44, 0x08, 0x40],                         // lea rax, [rax+rcx+64]
+            &[0x48, 0x83, 0xd8, 0x01],                               // sbb rax, 1
+            &[0x0f, 0x94, 0xc0],                                     // sete al
+            &[0x48, 0xc7, 0xc0, 1, 2, 3, 4],                         // mov rax, 0x4030201
+            &[0xf3, 0x48, 0x0f, 0xbc, 0xc1],                         // tzcnt rax, rcx
+            &[0x48, 0xf7, 0xf1],                                     // div rcx
+            &[0x66, 0x0f, 0x74, 0xc0, 0x66, 0x0f, 0xd7, 0xc0], // pcmpeqb xmm0, xmm0; pmovmskb eax, xmm0
+            &[0xf2, 0x0f, 0x5e, 0xc1, 0x66, 0x48, 0x0f, 0x7e, 0xc0], // divsd xmm0, xmm1; movq rax, xmm0
+            &[0x50, 0x58],                                           // push rax; pop rax
+            &[0x0f, 0x31],                                           // rdtsc
+            &[0x4c, 0x89, 0xf8],                                     // mov rax, r15
+            &[0x48, 0x89, 0xe0],                                     // mov rax, rsp
+        ];
+        for bytes in all {
+            // ...; mov rax, [rax]; mov [rax], rax
+            let bytes = [bytes, &[0x48, 0x8b, 0x00, 0x48, 0x89, 0x00]].concat();
+            let recorded = recorded(&bytes, 64, |round| 64 * round);
+            let mut image = image(&recorded);
+            // Base pages on both sides: this test is about code.
+            image.regions.iter_mut().for_each(|region| {
+                region.is_eligible = false;
+                region.pages = vec![0, 1];
+            });
+            let times = replay(&image, superpage(), Passes(2), units::ByteSize::gib(1));
+            let times = times.unwrap_or_else(|error| panic!("{bytes:x?}: {error}"));
+            assert_eq!(times.cycles.len(), 1);
+        }
+    }
+
+    #[test]
+    fn lines_and_pages_of_one_window_are_cold() {
+        let mut recorded = recorded(&[0x48, 0x8b, 0x03], 4, |round| round << 12);
+        let mut other = recorded.windows[0].clone();
+        // The same lines of pages 0 and 1, another line of page 2.
+        other.addresses = vec![0, 1 << 12, (2 << 12) + 64, 9 << 12];
+        recorded.windows.push(other);
+        let cold: Vec<(u32, bool)> =
+            image(&recorded).cold.iter().map(|cold| (cold.word, cold.has_cold_page)).collect();
+        assert_eq!(cold.iter().filter(|(_, page)| *page).count(), 2, "{cold:?}");
+        assert_eq!(cold.len(), 4, "{cold:?}");
+    }
+
+    #[test]
+    fn too_many_regions_are_refused() {
+        let recorded = recorded(&[0x48, 0x8b, 0x03], 4096, |round| round << 21);
+        let error = Image::new(&recorded, &recorded.windows, superpage()).unwrap_err();
+        assert!(matches!(error, ReplayError::TooLarge { regions: 4096, most: 2047 }), "{error}");
+    }
+}
