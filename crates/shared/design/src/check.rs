@@ -72,7 +72,8 @@ fn problem(
     is_set: &dyn Fn(&str) -> bool,
 ) -> Problem {
     let value = entries.iter().find(|entry| entry.key == key);
-    let default = if is_set(key) { "" } else { " (default)" };
+    // A name has no default.
+    let default = if is_set(key) || key == "name" { "" } else { " (default)" };
     let value = value.map_or(String::new(), |entry| format!("{}{default}: ", entry.value));
     let what = value + &says.replace(PAGES, &pages_of(design));
     Problem { line: None, key: key.to_string(), what }

@@ -212,6 +212,9 @@ impl Args {
         if inputs.iter().any(|design| design.name == BASE) {
             return Err(Failure::usage("base pages are always run; leave `base` away"));
         }
+        for word in &self.workloads {
+            Candidate::kernel(word, self.seed)?;
+        }
         let machine = what::machine(&self.machine)?;
         let memory = match self.memory {
             Some(memory) => memory,

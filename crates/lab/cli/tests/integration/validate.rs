@@ -79,7 +79,8 @@ fn a_document_is_printed_drawn_and_judged_again() {
         line("as carried out live:").contains("2 of 3 pairs in the live order, 1 in the other"),
         "{text}"
     );
-    let causes = text.lines().find(|line| line.starts_with("gups ") && line.contains("fast"));
+    let causes =
+        text.lines().find(|line| line.trim_start().starts_with("gups ") && line.contains("fast"));
     assert!(
         causes.is_some_and(|line| line.contains("2.30x") && line.contains("+15.0 %")),
         "{text}"
@@ -132,8 +133,9 @@ fn a_program_is_recorded_once_and_simulated() {
     let directory = tempfile::tempdir().unwrap();
     let traces = path(&directory, "");
     let flags = ["-m", "e3-1245v6", "--runs", "2", "--json", "-q", "--traces", &traces];
-    let of =
-        |program: &str| [&["validate", "-d", "linux-6", "--program", program], &flags[..]].concat();
+    let of = |program: &'static str| {
+        [&["validate", "-d", "linux-6", "--program", program], &flags[..]].concat()
+    };
     let document = json(&of("seq 1 20000"));
     let one = &document["workloads"][0];
     assert_eq!((&one["workload"], &one["fragmentation"]), (&"seq".into(), &"none".into()));

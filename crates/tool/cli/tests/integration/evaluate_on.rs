@@ -146,7 +146,7 @@ fn what_would_be_submitted_is_shown_and_a_node_is_asked_for() {
     let evaluated = Evaluated::new();
     let planned = stdout(&evaluated.run("slurm", &["--dry-run"]));
     for part in [
-        "one: about 2 s\n",
+        "one: about 15 s\n",
         "$ sbatch --parsable",
         "--array=0-3 --exclusive --mem=0",
         r"it'\''s mine/a.toml:it'\''s: two'",

@@ -192,7 +192,11 @@ fn run(
 fn shares(max_time: f64, spent: f64, entries: usize, made: &[Application]) -> String {
     let runs_of = |purpose: Purpose| -> f64 {
         let samples = made.iter().flat_map(|one| &one.comparison.samples);
-        samples.filter(|it| it.purpose == purpose).map(|it| it.wall_seconds).sum()
+        // A sum of nothing is -0.
+        samples
+            .filter(|it| it.purpose == purpose)
+            .map(|it| it.wall_seconds)
+            .fold(0.0, |sum, one| sum + one)
     };
     let (measured, warm_ups) = (runs_of(Purpose::Measured), runs_of(Purpose::WarmUp));
     let rest = (spent - measured - warm_ups).max(0.0);
