@@ -212,9 +212,7 @@ impl Args {
         if inputs.iter().any(|design| design.name == BASE) {
             return Err(Failure::usage("base pages are always run; leave `base` away"));
         }
-        for word in &self.workloads {
-            Candidate::kernel(word, self.seed)?;
-        }
+        let kernels = self.kernels()?;
         let machine = what::machine(&self.machine)?;
         let memory = match self.memory {
             Some(memory) => memory,
@@ -254,7 +252,7 @@ impl Args {
             live.check()?;
             Ok::<_, Failure>(One { name: candidate.name, live, parts, designs: carried.clone() })
         };
-        let candidates = self.candidates(traces)?;
+        let candidates = self.candidates(kernels, traces)?;
         let mut all = Vec::new();
         for state in self.states() {
             let fragmentation = what::fragmentation(&state)?;
@@ -273,16 +271,27 @@ impl Args {
         }
     }
 
-    /// Returns what runs. Programs are recorded unless `traces` has them.
-    fn candidates(&self, traces: &Path) -> Result<Vec<Candidate>, Failure> {
+    /// Returns the kernels that run.
+    fn kernels(&self) -> Result<Vec<Candidate>, Failure> {
         let kernels: Vec<&str> = match self.suite {
             true => programs::KERNELS.to_vec(),
             false => self.workloads.iter().map(String::as_str).collect(),
         };
-        let mut all = Vec::new();
-        for word in kernels {
-            all.push(Candidate::kernel(word, self.seed)?);
-        }
+        distinct(
+            kernels
+                .into_iter()
+                .map(|word| Candidate::kernel(word, self.seed))
+                .collect::<Result<_, _>>()?,
+        )
+    }
+
+    /// Returns what runs. Programs are recorded unless `traces` has them.
+    fn candidates(
+        &self,
+        kernels: Vec<Candidate>,
+        traces: &Path,
+    ) -> Result<Vec<Candidate>, Failure> {
+        let mut all = kernels;
         let mut program = |name: &str, words: &[String]| {
             if self.dry_run && !Candidate::recording(traces, name).exists() {
                 return exit::print(&format!(
@@ -309,15 +318,7 @@ impl Args {
             let name = Path::new(&words[0]).file_name().map(|name| name.display().to_string());
             program(&name.unwrap_or_default(), &words)?;
         }
-        let same =
-            |(at, one): (usize, &Candidate)| all[..at].iter().any(|two| two.name == one.name);
-        match all.iter().enumerate().find(|(at, one)| same((*at, one))) {
-            Some((_, twice)) => Err(Failure::usage(format!(
-                "workload `{}` is given twice; leave one away",
-                twice.name
-            ))),
-            None => Ok(all),
-        }
+        distinct(all)
     }
 
     fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
@@ -456,6 +457,15 @@ fn executor(word: &str) -> Result<Executor, String> {
         Ok(executor @ (Executor::Collapse | Executor::InPlace)) => Ok(executor),
         _ => Err("expected collapse or in-place".to_string()),
     }
+}
+
+/// Refuses a workload that is given twice.
+fn distinct(all: Vec<Candidate>) -> Result<Vec<Candidate>, Failure> {
+    let same = |(at, one): (usize, &Candidate)| all[..at].iter().any(|two| two.name == one.name);
+    let Some((_, twice)) = all.iter().enumerate().find(|(at, one)| same((*at, one))) else {
+        return Ok(all);
+    };
+    Err(Failure::usage(format!("workload `{}` is given twice; leave one away", twice.name)))
 }
 
 /// Returns this machine's memory, rounded down to superpages.
