@@ -66,7 +66,7 @@ impl Run {
     }
 }
 
-// Programs.
+// Programs. Times are milliseconds unless a name says otherwise.
 
 /// Waits, and accesses every eighth page each second, so that regions are referenced.
 fn wait(script: &mut Script, seconds: u32, pages: u32) {
@@ -76,6 +76,15 @@ fn wait(script: &mut Script, seconds: u32, pages: u32) {
     }
 }
 
+fn pause(script: &mut Script, time: u64) {
+    script.event(Event::Wait(time * 1000));
+}
+
+fn advise(script: &mut Script, superpages: u32, advice: Advice) {
+    let all = script.pages(0, superpages * 512);
+    script.event(Event::Advise(all, advice));
+}
+
 fn heap_for_36_seconds(script: &mut Script) {
     grow_heap(script, 0, 100 * 512);
     wait(script, 36, 100 * 512);
@@ -83,12 +92,11 @@ fn heap_for_36_seconds(script: &mut Script) {
 
 fn advised_heap_for_36_seconds(script: &mut Script) {
     grow_heap(script, 0, 100 * 512);
-    let all = script.pages(0, 100 * 512);
-    script.event(Event::Advise(all, Advice::Huge));
+    advise(script, 100, Advice::Huge);
     wait(script, 36, 100 * 512);
 }
 
-/// So many pages are touched of each region in turn: from a few to nearly all.
+/// Number of pages touched in each region in turn: from a few to nearly all.
 const LADDER: [u32; 12] = [8, 24, 40, 56, 80, 104, 130, 180, 240, 300, 420, 490];
 
 /// A heap grows by 32 pages at a time, of which only the first are touched: [`LADDER`] of each region, twice.
@@ -112,14 +120,20 @@ fn ladder_in_a_heap(script: &mut Script) {
     }
 }
 
-/// [`LADDER`] of each region; after some seconds one more page of each.
-fn ladder_and_one_more(script: &mut Script) {
-    ladder_and_one_more_after(script, 3000);
+/// [`LADDER`] of each region; after some time one more page of each.
+fn ladder_and_one_more(script: &mut Script, time: u64) {
+    let count = LADDER.len() as u32;
+    script.map(0, count * 512, Backing::Anonymous);
+    for (region, pages) in (0..).zip(LADDER) {
+        script.write(region * 512..region * 512 + pages);
+    }
+    pause(script, time);
+    script.write((0..).zip(LADDER).map(|(region, pages)| region * 512 + pages));
 }
 
 /// As [`ladder_and_one_more`], and Ingens' thread has time to serve what qualifies.
-fn ladder_for_8_seconds(script: &mut Script) {
-    ladder_and_one_more(script);
+fn ladder_for_11_seconds(script: &mut Script) {
+    ladder_and_one_more(script, 3000);
     wait(script, 8, 0);
 }
 
@@ -130,134 +144,59 @@ fn forty_regions(script: &mut Script) {
 /// Faults in many regions, a page of each.
 fn a_page_of_600_regions(script: &mut Script) {
     script.map(0, 600 * 512, Backing::Anonymous);
-    let all = script.pages(0, 600 * 512);
-    script.event(Event::Advise(all, Advice::Huge)).write((0..600).map(|region| region * 512));
+    advise(script, 600, Advice::Huge);
+    script.write((0..600).map(|region| region * 512));
 }
 
-fn idle_for_8_seconds(script: &mut Script) {
+/// One page is touched.
+fn idle(script: &mut Script, time: u64) {
     script.map(0, 512, Backing::Anonymous).write(0..1);
-    wait(script, 8, 0);
+    wait(script, (time / 1000) as u32, 0);
+    pause(script, time % 1000);
 }
 
-fn idle_for_200_seconds(script: &mut Script) {
+fn base_pages(script: &mut Script) {
     script.map(0, 8 * 512, Backing::Anonymous);
-    let all = script.pages(0, 8 * 512);
-    script.event(Event::Advise(all, Advice::NoHuge)).write(0..8 * 512);
-    script.event(Event::Advise(all, Advice::Huge));
-    wait(script, 200, 8 * 512);
-}
-
-fn milliseconds(script: &mut Script, milliseconds: u64) {
-    script.event(Event::Wait(milliseconds * 1000));
-}
-
-/// A heap of 100 regions, read once, and a pause.
-fn heap_for(script: &mut Script, pause: u64) {
-    grow_heap(script, 0, 100 * 512);
-    for _ in 0..pause / 500 {
-        milliseconds(script, 500);
-        script.read((0..100 * 512).step_by(8));
-    }
-    milliseconds(script, pause % 500);
-}
-
-fn heap_for_4_seconds(script: &mut Script) {
-    heap_for(script, 4000);
-}
-
-fn heap_for_7_seconds(script: &mut Script) {
-    heap_for(script, 7000);
-}
-
-fn heap_for_9_seconds(script: &mut Script) {
-    heap_for(script, 9000);
-}
-
-/// HawkEye's first sample ends after 3.5 s.
-fn heap_for_3510_milliseconds(script: &mut Script) {
-    heap_for(script, 3510);
+    advise(script, 8, Advice::NoHuge);
+    script.write(0..8 * 512);
 }
 
 fn base_pages_for_200_seconds(script: &mut Script) {
-    script.map(0, 8 * 512, Backing::Anonymous);
-    let all = script.pages(0, 8 * 512);
-    script.event(Event::Advise(all, Advice::NoHuge)).write(0..8 * 512);
+    base_pages(script);
     wait(script, 200, 8 * 512);
 }
 
-fn idle_for_500_milliseconds(script: &mut Script) {
-    script.map(0, 512, Backing::Anonymous).write(0..1);
-    milliseconds(script, 500);
+fn advised_base_pages_for_200_seconds(script: &mut Script) {
+    base_pages(script);
+    advise(script, 8, Advice::Huge);
+    wait(script, 200, 8 * 512);
 }
 
-fn idle_for_2_seconds(script: &mut Script) {
-    script.map(0, 512, Backing::Anonymous).write(0..1);
-    wait(script, 2, 0);
+/// A heap of 100 regions is read every half second. HawkEye's first sample ends after 3.5 s.
+fn heap(script: &mut Script, time: u64) {
+    grow_heap(script, 0, 100 * 512);
+    for _ in 0..time / 500 {
+        pause(script, 500);
+        script.read((0..100 * 512).step_by(8));
+    }
+    pause(script, time % 500);
 }
 
-fn idle_for_3_milliseconds(script: &mut Script) {
-    script.map(0, 512, Backing::Anonymous).write(0..1);
-    milliseconds(script, 3);
-}
-
-/// Part of a stock of zeroed superpages is used up.
+/// Uses superpages of a stock of zeroed ones.
 fn from_the_stock(script: &mut Script, superpages: u32) {
     script.map(0, superpages * 512, Backing::Anonymous);
-    let all = script.pages(0, superpages * 512);
-    script.event(Event::Advise(all, Advice::Huge)).wait(1);
+    advise(script, superpages, Advice::Huge);
+    script.wait(1);
     script.write((0..superpages).map(|region| region * 512)).wait(1);
 }
 
-fn much_from_the_stock(script: &mut Script) {
-    from_the_stock(script, 24);
-}
-
-fn little_from_the_stock(script: &mut Script) {
-    from_the_stock(script, 8);
-}
-
-/// Reservations with so many pages each, untouched for some time.
-fn reservations(script: &mut Script, count: u32, pages: u32, pause: u64) {
+/// Reservations with 60 pages each, untouched for some time.
+fn reservations(script: &mut Script, count: u32, time: u64) {
     script.map(0, count * 512, Backing::Anonymous);
     for region in 0..count {
-        script.write(region * 512..region * 512 + pages);
+        script.write(region * 512..region * 512 + 60);
     }
-    milliseconds(script, pause);
-}
-
-fn reservations_for_4_seconds(script: &mut Script) {
-    reservations(script, 100, 60, 4000);
-}
-
-fn reservations_for_5400_milliseconds(script: &mut Script) {
-    reservations(script, 100, 60, 5400);
-}
-
-fn reservations_for_6_seconds(script: &mut Script) {
-    reservations(script, 100, 60, 6000);
-}
-
-/// 300,000 pages.
-fn many_reservations_for_6_seconds(script: &mut Script) {
-    reservations(script, 5000, 60, 6000);
-}
-
-fn ladder_and_one_more_after(script: &mut Script, pause: u64) {
-    let count = LADDER.len() as u32;
-    script.map(0, count * 512, Backing::Anonymous);
-    for (region, pages) in (0..).zip(LADDER) {
-        script.write(region * 512..region * 512 + pages);
-    }
-    milliseconds(script, pause);
-    script.write((0..).zip(LADDER).map(|(region, pages)| region * 512 + pages));
-}
-
-fn ladder_and_one_more_after_400_milliseconds(script: &mut Script) {
-    ladder_and_one_more_after(script, 400);
-}
-
-fn ladder_and_one_more_after_800_milliseconds(script: &mut Script) {
-    ladder_and_one_more_after(script, 800);
+    pause(script, time);
 }
 
 fn small_heap(script: &mut Script) {
@@ -265,44 +204,21 @@ fn small_heap(script: &mut Script) {
 }
 
 /// Superpages of which 16 pages are accessed. All but a tenth of memory is in use.
-fn superpages_of_16_pages(script: &mut Script, count: u32, pause: u64) {
-    script.map(0, count * 512, Backing::Anonymous);
-    script.write((0..count).map(|region| region * 512));
-    for _ in 0..pause / 500 {
-        milliseconds(script, 500);
-        script.read((0..count).flat_map(|region| (0..16).map(move |page| region * 512 + page * 8)));
+fn sparse(script: &mut Script, superpages: u32, time: u64) {
+    script.map(0, superpages * 512, Backing::Anonymous);
+    script.write((0..superpages).map(|region| region * 512));
+    for _ in 0..time / 500 {
+        pause(script, 500);
+        let pages = |region: u32| (0..16).map(move |page| region * 512 + page * 8);
+        script.read((0..superpages).flat_map(pages));
     }
-}
-
-fn sparse_for_6_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 216, 6000);
-}
-
-fn sparse_for_7_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 216, 7000);
-}
-
-fn sparse_for_9_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 216, 9000);
-}
-
-fn sparse_for_10_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 216, 10_000);
-}
-
-fn less_sparse_for_9_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 200, 9000);
-}
-
-fn much_sparse_for_10_seconds(script: &mut Script) {
-    superpages_of_16_pages(script, 610, 10_000);
 }
 
 /// All pages of a heap are accessed, again and again. HugeScope's first sample ends after 7.5 s.
 fn whole_heap_for_12_seconds(script: &mut Script) {
     grow_heap(script, 0, 20 * 512);
     for _ in 0..24 {
-        milliseconds(script, 500);
+        pause(script, 500);
         script.read(0..20 * 512);
     }
 }
@@ -315,12 +231,13 @@ fn dense_heap(script: &mut Script) {
         script.event(Event::Advise(gone, Advice::DontNeed));
     }
     for _ in 0..30 {
-        milliseconds(script, 500);
+        pause(script, 500);
         script.read((0..20).flat_map(|region| region * 512 + 12..region * 512 + 512));
     }
 }
 
-/// Superpages of which a fifth is used, made on request, until little memory of 512 MiB is free.
+/// Full superpages, and `sparse` ones of which a fifth is used, made on request. Of 512 MiB, 205 superpages leave a tenth
+/// free, 170 a fifth.
 fn bloat(script: &mut Script, full: u32, sparse: u32, seconds: u32) {
     script.map(0, (full + sparse) * 512, Backing::Anonymous).write(0..full * 512);
     for region in full..full + sparse {
@@ -332,22 +249,6 @@ fn bloat(script: &mut Script, full: u32, sparse: u32, seconds: u32) {
         script.wait(1);
         script.read([0]);
     }
-}
-
-fn bloat_with_a_tenth_free(script: &mut Script) {
-    bloat(script, 155, 50, 70);
-}
-
-fn bloat_with_a_fifth_free(script: &mut Script) {
-    bloat(script, 120, 50, 70);
-}
-
-fn bloat_everywhere(script: &mut Script) {
-    bloat(script, 90, 110, 70);
-}
-
-fn bloat_for_45_seconds(script: &mut Script) {
-    bloat(script, 155, 50, 45);
 }
 
 /// The program's memory: five spans of 16 superpages, whose misses are in [`MISSES`].
@@ -411,21 +312,21 @@ const ROWS: &[Row] = &[
     Row { designs: &["linux-4.3"], key: "memory.contended-permille", value: "950", other: "1000", run: on(a_page_of_600_regions).after("frag-100"), figure: AT_FAULT, moves: Down(50), source: "lab-model.md 2" },
     Row { designs: &["linux-4.3"], key: "memory.contended-pages", value: "450", other: "225", run: on(a_page_of_600_regions).after("frag-100"), figure: COMPACTING, moves: Down(20), source: "lab-model.md 2" },
     Row { designs: &["linux-4.3"], key: "memory.contended-pages", value: "450", other: "900", run: on(a_page_of_600_regions).after("frag-100"), figure: COMPACTING, moves: Up(20), source: "lab-model.md 2" },
-    Row { designs: &["linux-6", "linux-6-always", "linux-6-defer", "linux-6-mthp", "linux-6-underused"], key: "memory.proactiveness", value: "20", other: "10", run: on(idle_for_8_seconds).after("frag-100"), figure: BEHIND, moves: Down(90), source: "3.1 compaction_proactiveness" },
-    Row { designs: &["linux-6", "linux-6-always", "linux-6-defer", "linux-6-mthp", "linux-6-underused"], key: "memory.proactiveness", value: "20", other: "40", run: on(idle_for_8_seconds).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.1 compaction_proactiveness" },
-    Row { designs: KHUGEPAGED, key: "mapping.scan.after-failure", value: "\"60s\"", other: "\"30s\"", run: on(idle_for_200_seconds).after("pinned-100"), figure: SCANNING, moves: Up(30), source: "3.1 alloc_sleep_millisecs" },
-    Row { designs: KHUGEPAGED, key: "mapping.scan.after-failure", value: "\"60s\"", other: "\"120s\"", run: on(idle_for_200_seconds).after("pinned-100"), figure: SCANNING, moves: Down(20), source: "3.1 alloc_sleep_millisecs" },
+    Row { designs: &["linux-6", "linux-6-always", "linux-6-defer", "linux-6-mthp", "linux-6-underused"], key: "memory.proactiveness", value: "20", other: "10", run: on(|s| idle(s, 8000)).after("frag-100"), figure: BEHIND, moves: Down(90), source: "3.1 compaction_proactiveness" },
+    Row { designs: &["linux-6", "linux-6-always", "linux-6-defer", "linux-6-mthp", "linux-6-underused"], key: "memory.proactiveness", value: "20", other: "40", run: on(|s| idle(s, 8000)).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.1 compaction_proactiveness" },
+    Row { designs: KHUGEPAGED, key: "mapping.scan.after-failure", value: "\"60s\"", other: "\"30s\"", run: on(advised_base_pages_for_200_seconds).after("pinned-100"), figure: SCANNING, moves: Up(30), source: "3.1 alloc_sleep_millisecs" },
+    Row { designs: KHUGEPAGED, key: "mapping.scan.after-failure", value: "\"60s\"", other: "\"120s\"", run: on(advised_base_pages_for_200_seconds).after("pinned-100"), figure: SCANNING, moves: Down(20), source: "3.1 alloc_sleep_millisecs" },
 
-    Row { designs: &["ingens"], key: "mapping.scan.least-present", value: "460", other: "230", run: on(ladder_for_8_seconds), figure: COPIED, moves: Up(100), source: "3.3 util_threshold" },
-    Row { designs: &["ingens"], key: "mapping.scan.least-present", value: "460", other: "512", run: on(ladder_for_8_seconds), figure: COPIED, moves: Down(100), source: "3.3 util_threshold" },
+    Row { designs: &["ingens"], key: "mapping.scan.least-present", value: "460", other: "230", run: on(ladder_for_11_seconds), figure: COPIED, moves: Up(100), source: "3.3 util_threshold" },
+    Row { designs: &["ingens"], key: "mapping.scan.least-present", value: "460", other: "512", run: on(ladder_for_11_seconds), figure: COPIED, moves: Down(100), source: "3.3 util_threshold" },
     Row { designs: &["ingens"], key: "mapping.scan.every", value: "\"10s\"", other: "\"5s\"", run: on(heap_for_36_seconds), figure: COPIED, moves: Up(50), source: "3.3 khugepaged" },
     Row { designs: &["ingens"], key: "mapping.scan.every", value: "\"10s\"", other: "\"20s\"", run: on(heap_for_36_seconds), figure: COPIED, moves: Down(40), source: "3.3 khugepaged" },
     Row { designs: &["ingens"], key: "mapping.scan.regions", value: "8", other: "4", run: on(heap_for_36_seconds), figure: COPIED, moves: Down(40), source: "3.3 khugepaged" },
     Row { designs: &["ingens"], key: "mapping.scan.regions", value: "8", other: "16", run: on(heap_for_36_seconds), figure: COPIED, moves: Up(50), source: "3.3 khugepaged" },
-    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.blocks", value: "20", other: "10", run: on(idle_for_500_milliseconds).after("frag-100"), figure: BEHIND, moves: Down(40), source: "3.3 periodic compaction" },
-    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.blocks", value: "20", other: "40", run: on(idle_for_500_milliseconds).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.3 periodic compaction" },
-    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.every", value: "\"100ms\"", other: "\"50ms\"", run: on(idle_for_500_milliseconds).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.3 compact_sleep" },
-    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.every", value: "\"100ms\"", other: "\"200ms\"", run: on(idle_for_500_milliseconds).after("frag-100"), figure: BEHIND, moves: Down(40), source: "3.3 compact_sleep" },
+    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.blocks", value: "20", other: "10", run: on(|s| idle(s, 500)).after("frag-100"), figure: BEHIND, moves: Down(40), source: "3.3 periodic compaction" },
+    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.blocks", value: "20", other: "40", run: on(|s| idle(s, 500)).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.3 periodic compaction" },
+    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.every", value: "\"100ms\"", other: "\"50ms\"", run: on(|s| idle(s, 500)).after("frag-100"), figure: BEHIND, moves: Up(30), source: "3.3 compact_sleep" },
+    Row { designs: &["ingens-star"], key: "memory.periodic-compaction.every", value: "\"100ms\"", other: "\"200ms\"", run: on(|s| idle(s, 500)).after("frag-100"), figure: BEHIND, moves: Down(40), source: "3.3 compact_sleep" },
 
     Row { designs: &["hawkeye-g", "hawkeye-pmu"], key: "mapping.scan.regions", value: "8", other: "4", run: on(heap_for_36_seconds), figure: COPIED, moves: Down(45), source: "3.4 promotions a wake" },
     Row { designs: &["hawkeye-g", "hawkeye-pmu"], key: "mapping.scan.regions", value: "8", other: "16", run: on(heap_for_36_seconds), figure: COPIED, moves: Up(90), source: "3.4 promotions a wake" },
@@ -433,35 +334,35 @@ const ROWS: &[Row] = &[
     Row { designs: &["hawkeye-g", "hawkeye-pmu"], key: "mapping.scan.every", value: "\"10s\"", other: "\"20s\"", run: on(heap_for_36_seconds), figure: COPIED, moves: Down(30), source: "3.4 promotions 10 s apart" },
     Row { designs: HAWKEYE, key: "mapping.scan.sampling.every", value: "\"5s\"", other: "\"2500ms\"", run: on(heap_for_36_seconds).with("[mapping.scan]\nregions = 1"), figure: SCANNING, moves: Up(20), source: "3.4 coverage" },
     Row { designs: HAWKEYE, key: "mapping.scan.sampling.every", value: "\"5s\"", other: "\"10s\"", run: on(heap_for_36_seconds).with("[mapping.scan]\nregions = 1"), figure: SCANNING, moves: Down(12), source: "3.4 coverage" },
-    Row { designs: HAWKEYE, key: "preparation.prezero.blocks", value: "10", other: "5", run: on(idle_for_8_seconds), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing" },
-    Row { designs: HAWKEYE, key: "preparation.prezero.blocks", value: "10", other: "20", run: on(idle_for_8_seconds), figure: PREZEROED, moves: Up(90), source: "3.4 prezeroing" },
-    Row { designs: HAWKEYE, key: "preparation.prezero.every", value: "\"1s\"", other: "\"500ms\"", run: on(idle_for_8_seconds), figure: PREZEROED, moves: Up(90), source: "3.4 prezeroing" },
-    Row { designs: HAWKEYE, key: "preparation.prezero.every", value: "\"1s\"", other: "\"2s\"", run: on(idle_for_8_seconds), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing" },
-    Row { designs: HAWKEYE, key: "preparation.prezero.order", value: "10", other: "9", run: on(idle_for_8_seconds), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing: half a block" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.below-percent", value: "15", other: "7", run: on(bloat_with_a_tenth_free).memory(512), figure: RECOVERED, moves: Down(100), source: "3.4 bloat" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.below-percent", value: "15", other: "30", run: on(bloat_with_a_fifth_free).memory(512), figure: RECOVERED, moves: Up(100), source: "3.4 bloat" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.until-percent", value: "30", other: "15", run: on(bloat_everywhere).memory(512), figure: RECOVERED, moves: Down(40), source: "3.4 bloat" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.until-percent", value: "30", other: "60", run: on(bloat_everywhere).memory(512), figure: RECOVERED, moves: Up(20), source: "3.4 bloat" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.every", value: "\"120s\"", other: "\"60s\"", run: on(bloat_for_45_seconds).memory(512), figure: RECOVERED, moves: Up(100), source: "3.4 bloat" },
-    Row { designs: HAWKEYE, key: "deallocation.bloat.every", value: "\"120s\"", other: "\"240s\"", run: on(bloat_with_a_tenth_free).memory(512), figure: RECOVERED, moves: Down(100), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "preparation.prezero.blocks", value: "10", other: "5", run: on(|s| idle(s, 8000)), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing" },
+    Row { designs: HAWKEYE, key: "preparation.prezero.blocks", value: "10", other: "20", run: on(|s| idle(s, 8000)), figure: PREZEROED, moves: Up(90), source: "3.4 prezeroing" },
+    Row { designs: HAWKEYE, key: "preparation.prezero.every", value: "\"1s\"", other: "\"500ms\"", run: on(|s| idle(s, 8000)), figure: PREZEROED, moves: Up(90), source: "3.4 prezeroing" },
+    Row { designs: HAWKEYE, key: "preparation.prezero.every", value: "\"1s\"", other: "\"2s\"", run: on(|s| idle(s, 8000)), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing" },
+    Row { designs: HAWKEYE, key: "preparation.prezero.order", value: "10", other: "9", run: on(|s| idle(s, 8000)), figure: PREZEROED, moves: Down(45), source: "3.4 prezeroing: half a block" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.below-percent", value: "15", other: "7", run: on(|s| bloat(s, 155, 50, 70)).memory(512), figure: RECOVERED, moves: Down(100), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.below-percent", value: "15", other: "30", run: on(|s| bloat(s, 120, 50, 70)).memory(512), figure: RECOVERED, moves: Up(100), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.until-percent", value: "30", other: "15", run: on(|s| bloat(s, 90, 110, 70)).memory(512), figure: RECOVERED, moves: Down(40), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.until-percent", value: "30", other: "60", run: on(|s| bloat(s, 90, 110, 70)).memory(512), figure: RECOVERED, moves: Up(20), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.every", value: "\"120s\"", other: "\"60s\"", run: on(|s| bloat(s, 155, 50, 45)).memory(512), figure: RECOVERED, moves: Up(100), source: "3.4 bloat" },
+    Row { designs: HAWKEYE, key: "deallocation.bloat.every", value: "\"120s\"", other: "\"240s\"", run: on(|s| bloat(s, 155, 50, 70)).memory(512), figure: RECOVERED, moves: Down(100), source: "3.4 bloat" },
 
     Row { designs: &["quicksilver-sync-1"], key: "preparation.fill-at", value: "1", other: "2", run: on(forty_regions), figure: FAULTS, moves: Up(90), source: "3.5 synchronous" },
     Row { designs: &["quicksilver-sync-64"], key: "preparation.fill-at", value: "64", other: "32", run: on(forty_regions), figure: FAULTS, moves: Down(45), source: "3.5 synchronous" },
     Row { designs: &["quicksilver-sync-64"], key: "preparation.fill-at", value: "64", other: "128", run: on(forty_regions), figure: FAULTS, moves: Up(90), source: "3.5 synchronous" },
-    Row { designs: &["quicksilver-async-64"], key: "preparation.background.at", value: "64", other: "32", run: on(ladder_and_one_more), figure: IN_PLACE, moves: Up(20), source: "3.5 asynchronous" },
-    Row { designs: &["quicksilver-async-64"], key: "preparation.background.at", value: "64", other: "128", run: on(ladder_and_one_more), figure: IN_PLACE, moves: Down(20), source: "3.5 asynchronous" },
-    Row { designs: &["quicksilver-async-256"], key: "preparation.background.at", value: "256", other: "128", run: on(ladder_and_one_more), figure: IN_PLACE, moves: Up(90), source: "3.5 asynchronous" },
-    Row { designs: &["quicksilver-async-256"], key: "preparation.background.at", value: "256", other: "512", run: on(ladder_and_one_more), figure: IN_PLACE, moves: Down(100), source: "3.5 asynchronous" },
-    Row { designs: PARTLY, key: "deallocation.after", value: "\"5s\"", other: "\"2500ms\"", run: on(reservations_for_4_seconds), figure: EVACUATED, moves: Up(100), source: "3.5 whole deallocation" },
-    Row { designs: PARTLY, key: "deallocation.after", value: "\"5s\"", other: "\"10s\"", run: on(reservations_for_6_seconds), figure: EVACUATED, moves: Down(100), source: "3.5 whole deallocation" },
-    Row { designs: PARTLY, key: "deallocation.every", value: "\"1s\"", other: "\"500ms\"", run: on(reservations_for_5400_milliseconds), figure: EVACUATED, moves: Up(100), source: "3.5 whole deallocation" },
-    Row { designs: PARTLY, key: "deallocation.every", value: "\"1s\"", other: "\"2s\"", run: on(reservations_for_6_seconds), figure: EVACUATED, moves: Down(100), source: "3.5 whole deallocation" },
-    Row { designs: &["quicksilver-sync-64"], key: "deallocation.budget-pages", value: "262144", other: "131072", run: on(many_reservations_for_6_seconds).memory(16384), figure: EVACUATED, moves: Down(45), source: "3.5 whole deallocation" },
-    Row { designs: &["quicksilver-sync-64"], key: "deallocation.budget-pages", value: "262144", other: "524288", run: on(many_reservations_for_6_seconds).memory(16384), figure: EVACUATED, moves: Up(10), source: "3.5 whole deallocation" },
-    Row { designs: ASYNC, key: "preparation.background.every", value: "\"1s\"", other: "\"500ms\"", run: on(ladder_and_one_more_after_400_milliseconds), figure: IN_PLACE, moves: Up(100), source: "3.5 asynchronous" },
-    Row { designs: ASYNC, key: "preparation.background.every", value: "\"1s\"", other: "\"2s\"", run: on(ladder_and_one_more_after_800_milliseconds), figure: IN_PLACE, moves: Down(100), source: "3.5 asynchronous" },
-    Row { designs: ASYNC, key: "preparation.background.budget-reservations", value: "200000", other: "100000", run: on(ladder_and_one_more), figure: IN_PLACE, moves: Stays("a pass completes as many reservations only on a machine of 200 GB"), source: "3.5 asynchronous" },
-    Row { designs: ASYNC, key: "preparation.background.budget-reservations", value: "2", other: "1", run: on(ladder_and_one_more_after_800_milliseconds), figure: IN_PLACE, moves: Down(45), source: "3.5 asynchronous" },
+    Row { designs: &["quicksilver-async-64"], key: "preparation.background.at", value: "64", other: "32", run: on(|s| ladder_and_one_more(s, 3000)), figure: IN_PLACE, moves: Up(20), source: "3.5 asynchronous" },
+    Row { designs: &["quicksilver-async-64"], key: "preparation.background.at", value: "64", other: "128", run: on(|s| ladder_and_one_more(s, 3000)), figure: IN_PLACE, moves: Down(20), source: "3.5 asynchronous" },
+    Row { designs: &["quicksilver-async-256"], key: "preparation.background.at", value: "256", other: "128", run: on(|s| ladder_and_one_more(s, 3000)), figure: IN_PLACE, moves: Up(90), source: "3.5 asynchronous" },
+    Row { designs: &["quicksilver-async-256"], key: "preparation.background.at", value: "256", other: "512", run: on(|s| ladder_and_one_more(s, 3000)), figure: IN_PLACE, moves: Down(100), source: "3.5 asynchronous" },
+    Row { designs: PARTLY, key: "deallocation.after", value: "\"5s\"", other: "\"2500ms\"", run: on(|s| reservations(s, 100, 4000)), figure: EVACUATED, moves: Up(100), source: "3.5 whole deallocation" },
+    Row { designs: PARTLY, key: "deallocation.after", value: "\"5s\"", other: "\"10s\"", run: on(|s| reservations(s, 100, 6000)), figure: EVACUATED, moves: Down(100), source: "3.5 whole deallocation" },
+    Row { designs: PARTLY, key: "deallocation.every", value: "\"1s\"", other: "\"500ms\"", run: on(|s| reservations(s, 100, 5400)), figure: EVACUATED, moves: Up(100), source: "3.5 whole deallocation" },
+    Row { designs: PARTLY, key: "deallocation.every", value: "\"1s\"", other: "\"2s\"", run: on(|s| reservations(s, 100, 6000)), figure: EVACUATED, moves: Down(100), source: "3.5 whole deallocation" },
+    Row { designs: &["quicksilver-sync-64"], key: "deallocation.budget-pages", value: "262144", other: "131072", run: on(|s| reservations(s, 5000, 6000)).memory(16384), figure: EVACUATED, moves: Down(45), source: "3.5 whole deallocation" },
+    Row { designs: &["quicksilver-sync-64"], key: "deallocation.budget-pages", value: "262144", other: "524288", run: on(|s| reservations(s, 5000, 6000)).memory(16384), figure: EVACUATED, moves: Up(10), source: "3.5 whole deallocation" },
+    Row { designs: ASYNC, key: "preparation.background.every", value: "\"1s\"", other: "\"500ms\"", run: on(|s| ladder_and_one_more(s, 400)), figure: IN_PLACE, moves: Up(100), source: "3.5 asynchronous" },
+    Row { designs: ASYNC, key: "preparation.background.every", value: "\"1s\"", other: "\"2s\"", run: on(|s| ladder_and_one_more(s, 800)), figure: IN_PLACE, moves: Down(100), source: "3.5 asynchronous" },
+    Row { designs: ASYNC, key: "preparation.background.budget-reservations", value: "200000", other: "100000", run: on(|s| ladder_and_one_more(s, 3000)), figure: IN_PLACE, moves: Stays("a pass completes as many reservations only on a machine of 200 GB"), source: "3.5 asynchronous" },
+    Row { designs: ASYNC, key: "preparation.background.budget-reservations", value: "2", other: "1", run: on(|s| ladder_and_one_more(s, 800)), figure: IN_PLACE, moves: Down(45), source: "3.5 asynchronous" },
     Row { designs: &["quicksilver-sync-1", "quicksilver-sync-64"], key: "preparation.prefault.pages", value: "4", other: "2", run: on(small_heap), figure: FAULTS, moves: Up(30), source: "3.2 preparation" },
     Row { designs: &["quicksilver-sync-1", "quicksilver-sync-64"], key: "preparation.prefault.pages", value: "4", other: "8", run: on(small_heap), figure: FAULTS, moves: Down(25), source: "3.2 preparation" },
     Row { designs: &["freebsd", "freebsd-11.2"], key: "preparation.prefault.pages", value: "4", other: "8", run: on(small_heap), figure: FAULTS, moves: Stays("what is resident was mapped by its fault: nothing is filled ahead"), source: "3.2 preparation" },
@@ -473,50 +374,50 @@ const ROWS: &[Row] = &[
 
     Row { designs: &["hugetlb"], key: "memory.pool-pages", value: "60", other: "30", run: on(forty_regions), figure: BACKED, moves: Down(100), source: "3.7 reservations" },
     Row { designs: &["hugetlb"], key: "memory.pool-pages", value: "30", other: "60", run: on(forty_regions), figure: BACKED, moves: Up(100), source: "3.7 reservations" },
-    Row { designs: &["trident", "ingens-star"], key: "mapping.scan.every", value: "\"10s\"", other: "\"5s\"", run: on(heap_for_4_seconds), figure: COPIED, moves: Up(100), source: "3.1 scan_sleep_millisecs" },
+    Row { designs: &["trident", "ingens-star"], key: "mapping.scan.every", value: "\"10s\"", other: "\"5s\"", run: on(|s| heap(s, 4000)), figure: COPIED, moves: Up(100), source: "3.1 scan_sleep_millisecs" },
     Row { designs: &["prezeroed-pool"], key: "mapping.scan.every", value: "\"10s\"", other: "\"5s\"", run: on(advised_heap_for_36_seconds), figure: COPIED, moves: Up(50), source: "3.1 scan_sleep_millisecs" },
     Row { designs: &["prezeroed-pool"], key: "mapping.scan.every", value: "\"10s\"", other: "\"20s\"", run: on(advised_heap_for_36_seconds), figure: COPIED, moves: Down(40), source: "3.1 scan_sleep_millisecs" },
     Row { designs: &["cbmm"], key: "estimate.shortage-cycles", value: "4294967296", other: "2147483648", run: on(five_spans).after("pinned-100").with(MISSES), figure: AT_FAULT, moves: Stays("no benefit reaches 2^31"), source: "designs/cbmm.toml" },
-    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.blocks", value: "256", other: "128", run: on(idle_for_2_seconds).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml" },
-    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.blocks", value: "256", other: "512", run: on(idle_for_2_seconds).memory(8192), figure: PREZEROED, moves: Up(80), source: "designs/trident.toml" },
-    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.every", value: "\"1s\"", other: "\"500ms\"", run: on(idle_for_2_seconds).memory(8192), figure: PREZEROED, moves: Up(60), source: "designs/trident.toml" },
-    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.every", value: "\"1s\"", other: "\"2s\"", run: on(idle_for_2_seconds).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml" },
-    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.order", value: "10", other: "9", run: on(idle_for_2_seconds).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml: half a block" },
+    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.blocks", value: "256", other: "128", run: on(|s| idle(s, 2000)).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml" },
+    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.blocks", value: "256", other: "512", run: on(|s| idle(s, 2000)).memory(8192), figure: PREZEROED, moves: Up(80), source: "designs/trident.toml" },
+    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.every", value: "\"1s\"", other: "\"500ms\"", run: on(|s| idle(s, 2000)).memory(8192), figure: PREZEROED, moves: Up(60), source: "designs/trident.toml" },
+    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.every", value: "\"1s\"", other: "\"2s\"", run: on(|s| idle(s, 2000)).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml" },
+    Row { designs: &["cbmm", "trident"], key: "preparation.prezero.order", value: "10", other: "9", run: on(|s| idle(s, 2000)).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/trident.toml: half a block" },
 
-    Row { designs: &["elastic"], key: "mapping.scan.regions", value: "16", other: "8", run: on(heap_for_7_seconds), figure: COPIED, moves: Down(40), source: "designs/elastic.toml" },
-    Row { designs: &["elastic"], key: "mapping.scan.regions", value: "16", other: "32", run: on(heap_for_7_seconds), figure: COPIED, moves: Up(60), source: "designs/elastic.toml" },
-    Row { designs: &["elastic"], key: "mapping.scan.every", value: "\"1s\"", other: "\"500ms\"", run: on(heap_for_7_seconds), figure: COPIED, moves: Up(60), source: "designs/elastic.toml" },
-    Row { designs: &["elastic"], key: "mapping.scan.every", value: "\"1s\"", other: "\"2s\"", run: on(heap_for_9_seconds), figure: COPIED, moves: Down(20), source: "designs/elastic.toml" },
-    Row { designs: &["elastic"], key: "mapping.scan.sampling.window", value: "\"4s\"", other: "\"2s\"", run: on(heap_for_4_seconds), figure: COPIED, moves: Up(100), source: "designs/elastic.toml: earlier hints" },
-    Row { designs: &["elastic"], key: "mapping.scan.sampling.window", value: "\"4s\"", other: "\"8s\"", run: on(heap_for_7_seconds), figure: COPIED, moves: Down(100), source: "designs/elastic.toml: later hints" },
+    Row { designs: &["elastic"], key: "mapping.scan.regions", value: "16", other: "8", run: on(|s| heap(s, 7000)), figure: COPIED, moves: Down(40), source: "designs/elastic.toml" },
+    Row { designs: &["elastic"], key: "mapping.scan.regions", value: "16", other: "32", run: on(|s| heap(s, 7000)), figure: COPIED, moves: Up(60), source: "designs/elastic.toml" },
+    Row { designs: &["elastic"], key: "mapping.scan.every", value: "\"1s\"", other: "\"500ms\"", run: on(|s| heap(s, 7000)), figure: COPIED, moves: Up(60), source: "designs/elastic.toml" },
+    Row { designs: &["elastic"], key: "mapping.scan.every", value: "\"1s\"", other: "\"2s\"", run: on(|s| heap(s, 9000)), figure: COPIED, moves: Down(20), source: "designs/elastic.toml" },
+    Row { designs: &["elastic"], key: "mapping.scan.sampling.window", value: "\"4s\"", other: "\"2s\"", run: on(|s| heap(s, 4000)), figure: COPIED, moves: Up(100), source: "designs/elastic.toml: earlier hints" },
+    Row { designs: &["elastic"], key: "mapping.scan.sampling.window", value: "\"4s\"", other: "\"8s\"", run: on(|s| heap(s, 7000)), figure: COPIED, moves: Down(100), source: "designs/elastic.toml: later hints" },
 
-    Row { designs: &["hugescope"], key: "unmapping.scan.superpages", value: "500", other: "250", run: on(much_sparse_for_10_seconds).memory(1456), figure: DEMOTED, moves: Down(45), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.superpages", value: "500", other: "1000", run: on(much_sparse_for_10_seconds).memory(1456), figure: DEMOTED, moves: Up(15), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.every", value: "\"9s\"", other: "\"4500ms\"", run: on(sparse_for_6_seconds).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.every", value: "\"9s\"", other: "\"18s\"", run: on(sparse_for_10_seconds).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.window", value: "\"3s\"", other: "\"1500ms\"", run: on(sparse_for_7_seconds).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.window", value: "\"3s\"", other: "\"6s\"", run: on(sparse_for_9_seconds).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.below-percent", value: "10", other: "5", run: on(sparse_for_9_seconds).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
-    Row { designs: &["hugescope"], key: "unmapping.scan.below-percent", value: "10", other: "20", run: on(less_sparse_for_9_seconds).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.superpages", value: "500", other: "250", run: on(|s| sparse(s, 610, 10_000)).memory(1456), figure: DEMOTED, moves: Down(45), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.superpages", value: "500", other: "1000", run: on(|s| sparse(s, 610, 10_000)).memory(1456), figure: DEMOTED, moves: Up(15), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.every", value: "\"9s\"", other: "\"4500ms\"", run: on(|s| sparse(s, 216, 6000)).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.every", value: "\"9s\"", other: "\"18s\"", run: on(|s| sparse(s, 216, 10_000)).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.window", value: "\"3s\"", other: "\"1500ms\"", run: on(|s| sparse(s, 216, 7000)).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.window", value: "\"3s\"", other: "\"6s\"", run: on(|s| sparse(s, 216, 9000)).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.below-percent", value: "10", other: "5", run: on(|s| sparse(s, 216, 9000)).memory(512), figure: DEMOTED, moves: Down(100), source: "designs/hugescope.toml" },
+    Row { designs: &["hugescope"], key: "unmapping.scan.below-percent", value: "10", other: "20", run: on(|s| sparse(s, 200, 9000)).memory(512), figure: DEMOTED, moves: Up(100), source: "designs/hugescope.toml" },
     Row { designs: &["hugescope"], key: "mapping.scan.every", value: "\"9s\"", other: "\"4500ms\"", run: on(whole_heap_for_12_seconds), figure: COPIED, moves: Up(100), source: "designs/hugescope.toml" },
     Row { designs: &["hugescope"], key: "mapping.scan.least-present", value: "512", other: "256", run: on(dense_heap), figure: COPIED, moves: Up(100), source: "designs/hugescope.toml" },
     Row { designs: &["hugescope"], key: "mapping.scan.sampling.window", value: "\"6s\"", other: "\"3s\"", run: on(base_pages_for_200_seconds), figure: SCANNING, moves: Up(30), source: "designs/hugescope.toml" },
     Row { designs: &["hugescope"], key: "mapping.scan.sampling.every", value: "\"3s\"", other: "\"6s\"", run: on(base_pages_for_200_seconds), figure: SCANNING, moves: Down(15), source: "designs/hugescope.toml" },
-    Row { designs: &["trident"], key: "mapping.scan.every", value: "\"10s\"", other: "\"20s\"", run: on(heap_for_9_seconds), figure: COPIED, moves: Down(100), source: "designs/trident.toml" },
+    Row { designs: &["trident"], key: "mapping.scan.every", value: "\"10s\"", other: "\"20s\"", run: on(|s| heap(s, 9000)), figure: COPIED, moves: Down(100), source: "designs/trident.toml" },
 
     Row { designs: HAWKEYE, key: "mapping.scan.sampling.window", value: "\"1s\"", other: "\"500ms\"", run: on(base_pages_for_200_seconds), figure: SCANNING, moves: Up(5), source: "3.4 coverage" },
     Row { designs: HAWKEYE, key: "mapping.scan.sampling.window", value: "\"1s\"", other: "\"2s\"", run: on(base_pages_for_200_seconds), figure: SCANNING, moves: Down(8), source: "3.4 coverage" },
-    Row { designs: &["hawkeye-star"], key: "mapping.scan.cpu-percent", value: "50", other: "25", run: on(heap_for_3510_milliseconds), figure: COPIED, moves: Down(30), source: "3.4 max_cpu" },
-    Row { designs: &["hawkeye-star"], key: "mapping.scan.cpu-percent", value: "50", other: "100", run: on(heap_for_3510_milliseconds), figure: COPIED, moves: Up(30), source: "3.4 max_cpu" },
+    Row { designs: &["hawkeye-star"], key: "mapping.scan.cpu-percent", value: "50", other: "25", run: on(|s| heap(s, 3510)), figure: COPIED, moves: Down(30), source: "3.4 max_cpu" },
+    Row { designs: &["hawkeye-star"], key: "mapping.scan.cpu-percent", value: "50", other: "100", run: on(|s| heap(s, 3510)), figure: COPIED, moves: Up(30), source: "3.4 max_cpu" },
 
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.stop-permille", value: "16", other: "32", run: on(idle_for_2_seconds), figure: PREZEROED, moves: Up(80), source: "3.8 scrub_stop" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.start-permille", value: "12", other: "6", run: on(much_from_the_stock).memory(8192), figure: PREZEROED, moves: Down(20), source: "3.8 scrub_start" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.start-permille", value: "12", other: "16", run: on(little_from_the_stock).memory(8192), figure: PREZEROED, moves: Up(8), source: "3.8 scrub_start" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.blocks", value: "4", other: "2", run: on(idle_for_3_milliseconds).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/prezeroed-pool.toml" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.blocks", value: "4", other: "8", run: on(idle_for_3_milliseconds).memory(8192), figure: PREZEROED, moves: Up(80), source: "designs/prezeroed-pool.toml" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.every", value: "\"1ms\"", other: "\"500us\"", run: on(idle_for_3_milliseconds).memory(8192), figure: PREZEROED, moves: Up(60), source: "designs/prezeroed-pool.toml" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.every", value: "\"1ms\"", other: "\"2ms\"", run: on(idle_for_3_milliseconds).memory(8192), figure: PREZEROED, moves: Down(30), source: "designs/prezeroed-pool.toml" },
-    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.order", value: "9", other: "8", run: on(idle_for_3_milliseconds).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/prezeroed-pool.toml: half a block" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.stop-permille", value: "16", other: "32", run: on(|s| idle(s, 2000)), figure: PREZEROED, moves: Up(80), source: "3.8 scrub_stop" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.start-permille", value: "12", other: "6", run: on(|s| from_the_stock(s, 24)).memory(8192), figure: PREZEROED, moves: Down(20), source: "3.8 scrub_start" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.start-permille", value: "12", other: "16", run: on(|s| from_the_stock(s, 8)).memory(8192), figure: PREZEROED, moves: Up(8), source: "3.8 scrub_start" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.blocks", value: "4", other: "2", run: on(|s| idle(s, 3)).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/prezeroed-pool.toml" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.blocks", value: "4", other: "8", run: on(|s| idle(s, 3)).memory(8192), figure: PREZEROED, moves: Up(80), source: "designs/prezeroed-pool.toml" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.every", value: "\"1ms\"", other: "\"500us\"", run: on(|s| idle(s, 3)).memory(8192), figure: PREZEROED, moves: Up(60), source: "designs/prezeroed-pool.toml" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.every", value: "\"1ms\"", other: "\"2ms\"", run: on(|s| idle(s, 3)).memory(8192), figure: PREZEROED, moves: Down(30), source: "designs/prezeroed-pool.toml" },
+    Row { designs: &["prezeroed-pool"], key: "preparation.prezero.order", value: "9", other: "8", run: on(|s| idle(s, 3)).memory(8192), figure: PREZEROED, moves: Down(45), source: "designs/prezeroed-pool.toml: half a block" },
     Row { designs: &["prezeroed-pool"], key: "preparation.prefault.order", value: "4", other: "2", run: on(forty_regions), figure: FAULTS, moves: Up(200), source: "3.8 max_prealloc_order" },
     Row { designs: &["prezeroed-pool"], key: "preparation.prefault.order", value: "4", other: "8", run: on(forty_regions), figure: FAULTS, moves: Down(70), source: "3.8 max_prealloc_order" },
     Row { designs: &["prezeroed-pool"], key: "mapping.scan.regions", value: "8", other: "16", run: on(advised_heap_for_36_seconds), figure: COPIED, moves: Up(90), source: "3.1 pages_to_scan" },
@@ -632,7 +533,7 @@ const UNMOVED: &[(&str, &[&str], &str)] = &[
     (
         "mapping.scan.every",
         &["hawkeye-star"],
-        "cpu-percent is a share of it: so many per second as before",
+        "cpu-percent is a share of it: as many per second as before",
     ),
     (
         "mapping.scan.regions",
