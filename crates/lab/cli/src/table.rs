@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 use lab::tables::{
-    self, Agreement, Entry, Pair, Role, Spread, Step, TABLE_SCHEMA, Table, geometric,
+    self, Agreement, Entry, Pair, Pairs, Role, Spread, Step, TABLE_SCHEMA, Table, geometric,
 };
 use report::csv;
 use report::sig3::{percent, ratio};
@@ -129,9 +129,8 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     ran.map_err(Failure::usage)?;
     printed?;
     let is_off = |agreement: &Agreement| {
-        let checks =
-            agreement.checks.iter().flat_map(|checks| checks.wrong.iter().chain(&checks.flat));
-        !agreement.wrong.is_empty() || !agreement.flat.is_empty() || checks.count() > 0
+        let checks = agreement.checks.iter().flat_map(|checks| checks.order.not_shown());
+        agreement.order.not_shown().chain(checks).count() > 0
     };
     let is_wrong = documents.iter().any(|one| is_off(&one.agreement));
     if args.json {
@@ -224,16 +223,17 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     text += "published / simulated; f: a parameter was fitted to the published figure; c: a check, nothing is fitted to it\n";
     text += &format!("left out: {}\n\n", table.left_out);
     text += &cli::table(&header, table.rows.iter().map(row).collect(), &[0]);
-    let right = agreement.pairs - agreement.wrong.len() - agreement.flat.len();
+    let order = &agreement.order;
     text += &format!(
-        "\norder: {right} of {} pairs that the paper separates by more than 5 % are in its order, at least half as far apart\n",
-        agreement.pairs
+        "\norder: {} of {} pairs that the paper separates by more than 5 % are in its order, at least half as far apart\n",
+        order.right(),
+        order.pairs
     );
-    text += &wrong(&agreement.wrong, &agreement.flat);
+    text += &not_shown(order);
     if let Some(checks) = &agreement.checks {
-        let right = checks.pairs - checks.wrong.len() - checks.flat.len();
-        text += &format!("checks: {right} of {} such pairs\n", checks.pairs);
-        text += &wrong(&checks.wrong, &checks.flat);
+        let order = &checks.order;
+        text += &format!("checks: {} of {} such pairs\n", order.right(), order.pairs);
+        text += &not_shown(order);
     }
     text += &spreads(&agreement.spreads);
     for mean in &agreement.means {
@@ -260,7 +260,7 @@ fn text(table: &Table, agreement: &Agreement) -> String {
 }
 
 /// Formats pairs whose order the simulation does not show, one per line.
-fn wrong(reversed: &[Pair], flat: &[Pair]) -> String {
+fn not_shown(order: &Pairs) -> String {
     let line = |pair: &Pair| {
         format!(
             "  {}: {} over {} is {} published, {} simulated\n",
@@ -271,7 +271,7 @@ fn wrong(reversed: &[Pair], flat: &[Pair]) -> String {
             ratio(pair.simulated)
         )
     };
-    reversed.iter().chain(flat).map(line).collect()
+    order.not_shown().map(line).collect()
 }
 
 /// Formats the mean spread of the rows, and each row whose simulated spread is less than half or more than twice the

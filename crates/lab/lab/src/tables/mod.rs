@@ -408,12 +408,9 @@ pub(crate) fn separation(published: f64, simulated: f64) -> Option<Separation> {
 /// Agreement of a table with its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Number of simulated pairs of cells in a row that the paper separates by more than 5 %.
-    pub pairs: usize,
-    /// Pairs that the simulation orders the other way or does not separate.
-    pub wrong: Vec<Pair>,
-    /// Pairs in their order that the simulation separates less than half as far (of the logarithm of the ratio).
-    pub flat: Vec<Pair>,
+    /// Pairs without a check.
+    #[serde(flatten)]
+    pub order: Pairs,
     /// Geometric mean of each column, over the rows with both figures.
     pub means: Vec<GeometricMean>,
     /// Spread of each row with at least two cells that have both figures.
@@ -429,14 +426,34 @@ pub struct Agreement {
 /// Agreement of the check cells.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checks {
-    /// As [`Agreement::pairs`], if at least one of the two cells is a check.
-    pub pairs: usize,
-    /// As [`Agreement::wrong`].
-    pub wrong: Vec<Pair>,
-    /// As [`Agreement::flat`].
-    pub flat: Vec<Pair>,
+    /// Pairs of which at least one cell is a check.
+    #[serde(flatten)]
+    pub order: Pairs,
     /// As [`Agreement::typical_error`].
     pub typical_error: Option<f64>,
+}
+
+/// Simulated pairs of cells in a row that the paper separates by more than 5 %.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Pairs {
+    /// Number of pairs.
+    pub pairs: usize,
+    /// Pairs that the simulation orders the other way or does not separate.
+    pub wrong: Vec<Pair>,
+    /// Pairs in their order that the simulation separates less than half as far (of the logarithm of the ratio).
+    pub flat: Vec<Pair>,
+}
+
+impl Pairs {
+    /// Returns the pairs whose order the simulation does not show.
+    pub fn not_shown(&self) -> impl Iterator<Item = &Pair> {
+        self.wrong.iter().chain(&self.flat)
+    }
+
+    /// Number of pairs whose order the simulation shows.
+    pub fn right(&self) -> usize {
+        self.pairs - self.not_shown().count()
+    }
 }
 
 /// Two cells of a row whose order the simulation does not show.
@@ -504,29 +521,17 @@ pub struct GeometricMean {
     pub error: f64,
 }
 
-/// Separated pairs, and those whose order the simulation does not show.
-#[derive(Default)]
-struct Pairs {
-    pairs: usize,
-    wrong: Vec<Pair>,
-    flat: Vec<Pair>,
-}
-
 impl Table {
     /// Computes the agreement of the table with its rerun.
     pub fn agreement(&self) -> Agreement {
         let is_check = |cell: &Cell| cell.role == Role::Check;
         let is_checked = |a: &Cell, b: &Cell| is_check(a) || is_check(b);
-        let Pairs { pairs, wrong, flat } = self.pairs(|a, b| !is_checked(a, b));
         let checks = self.rows.iter().flat_map(|row| &row.cells).any(is_check).then(|| {
-            let Pairs { pairs, wrong, flat } = self.pairs(is_checked);
             let typical_error = self.typical_error(|role| role == Role::Check);
-            Checks { pairs, wrong, flat, typical_error }
+            Checks { order: self.pairs(is_checked), typical_error }
         });
         Agreement {
-            pairs,
-            wrong,
-            flat,
+            order: self.pairs(|a, b| !is_checked(a, b)),
             means: self.means(),
             spreads: self.rows.iter().filter_map(Spread::of).collect(),
             typical_error: self.typical_error(Role::is_known),
@@ -645,8 +650,8 @@ mod agreement_tests {
             &[(1.0, 1.0), (1.20, 0.9), (1.40, 1.4)],
         ]);
         let agreement = table.agreement();
-        assert_eq!((agreement.pairs, agreement.wrong.len()), (5, 1));
-        let wrong = &agreement.wrong[0];
+        assert_eq!((agreement.order.pairs, agreement.order.wrong.len()), (5, 1));
+        let wrong = &agreement.order.wrong[0];
         assert_eq!((&*wrong.row, &*wrong.higher, &*wrong.lower), ("w1", "a", "base"));
         assert!((wrong.published - 1.2).abs() < 1e-12 && (wrong.simulated - 0.9).abs() < 1e-12);
     }
@@ -655,13 +660,13 @@ mod agreement_tests {
     #[test]
     fn a_flat_simulation_shows_no_order_and_no_spread() {
         let flat = table(&[&[(1.0, 1.0), (1.28, 1.02), (1.1, 1.01)]]).agreement();
-        assert_eq!((flat.pairs, flat.wrong.len(), flat.flat.len()), (3, 0, 3));
+        assert_eq!((flat.order.pairs, flat.order.wrong.len(), flat.order.flat.len()), (3, 0, 3));
         assert!(flat.spreads[0].is_off(), "{:?}", flat.spreads);
         let (published, simulated) = (flat.spreads[0].published, flat.spreads[0].simulated);
         assert!((published - 1.28).abs() < 1e-12 && (simulated - 1.02).abs() < 1e-12);
         // The square root of the published ratio is half of the way.
         let half = table(&[&[(1.0, 1.0), (1.28, 1.14), (1.1, 1.05)]]).agreement();
-        assert_eq!((half.pairs, half.wrong.len(), half.flat.len()), (3, 0, 0));
+        assert_eq!((half.order.pairs, half.order.wrong.len(), half.order.flat.len()), (3, 0, 0));
         assert!(!half.spreads[0].is_off(), "{:?}", half.spreads);
         let wild = table(&[&[(1.0, 1.0), (1.28, 1.7), (0.0, 3.0)]]).agreement();
         assert!(wild.spreads[0].is_off() && wild.spreads[0].simulated < 1.71, "{:?}", wild.spreads);
@@ -686,9 +691,9 @@ mod agreement_tests {
         table.rows[0].cells[2].role = Role::Check;
         let agreement = table.agreement();
         // base-a is not a check; base-b and a-b are.
-        assert_eq!((agreement.pairs, agreement.wrong.len()), (1, 0));
+        assert_eq!((agreement.order.pairs, agreement.order.wrong.len()), (1, 0));
         let checks = agreement.checks.expect("b is one");
-        assert_eq!((checks.pairs, checks.wrong.len()), (2, 1));
+        assert_eq!((checks.order.pairs, checks.order.wrong.len()), (2, 1));
         assert!((agreement.typical_error.unwrap() - 0.1).abs() < 1e-12);
         assert!((checks.typical_error.unwrap() - 0.5).abs() < 1e-12);
     }
@@ -696,6 +701,9 @@ mod agreement_tests {
     #[test]
     fn nothing_known_is_nothing_said() {
         let agreement = table(&[]).agreement();
-        assert_eq!((agreement.pairs, agreement.typical_error, agreement.means.len()), (0, None, 0));
+        assert_eq!(
+            (agreement.order.pairs, agreement.typical_error, agreement.means.len()),
+            (0, None, 0)
+        );
     }
 }

@@ -21,7 +21,7 @@ fn every_table_has_its_own_name() {
 #[test]
 fn zeroing_costs_what_was_published() {
     let agreement = agreement("quicksilver-zeroing");
-    assert!(agreement.wrong.is_empty(), "{:?}", agreement.wrong);
+    assert!(agreement.order.wrong.is_empty(), "{:?}", agreement.order.wrong);
     assert!(agreement.typical_error.expect("cells") < 1e-9);
 }
 
@@ -30,8 +30,8 @@ fn zeroing_costs_what_was_published() {
 #[ignore = "nightly: a published table at full size, 26 s"]
 fn redis_on_fresh_memory_agrees() {
     let agreement = agreement("quicksilver-redis-frag0");
-    assert_eq!(agreement.pairs, 17);
-    assert!(agreement.wrong.is_empty(), "{:?}", agreement.wrong);
+    assert_eq!(agreement.order.pairs, 17);
+    assert!(agreement.order.wrong.is_empty(), "{:?}", agreement.order.wrong);
     assert!(agreement.typical_error.expect("cells") < 0.06);
 }
 
@@ -42,7 +42,7 @@ fn stream_of_2010_is_in_order() {
     for (name, pairs) in [("stream-2010", 4), ("stream-2010-speedup", 4), ("stream-2010-misses", 2)]
     {
         let agreement = agreement(name);
-        assert_eq!((agreement.pairs, agreement.wrong.len()), (pairs, 0), "{name}");
+        assert_eq!((agreement.order.pairs, agreement.order.wrong.len()), (pairs, 0), "{name}");
         assert!(agreement.held_out_error.expect("cells") < 0.18, "{name}");
     }
 }
