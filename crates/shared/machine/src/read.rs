@@ -202,10 +202,7 @@ fn independent(keys: &mut Reader<'_>) -> Independent {
 fn far(keys: &mut Reader<'_>) -> Vec<Far> {
     let mut all: Vec<Far> = Vec::new();
     keys.tables("far", |keys| {
-        let Bytes(bytes) = keys.required("size").unwrap_or(Bytes(u64::MAX));
-        if bytes == 0 || all.last().is_some_and(|last| last.bytes >= bytes) {
-            keys.problem_here("go from the smallest to the largest `size`");
-        }
+        let bytes = ascending(keys, all.last().map(|last| last.bytes));
         let walk = keys.within("walk", 0.0..=60_000.0);
         let independent = keys.required_table("independent", independent);
         all.push(Far { bytes, walk, independent });
@@ -216,13 +213,19 @@ fn far(keys: &mut Reader<'_>) -> Vec<Far> {
 fn caches(keys: &mut Reader<'_>) -> Vec<Cache> {
     let mut caches: Vec<Cache> = Vec::new();
     keys.tables("caches", |keys| {
-        let Bytes(bytes) = keys.required("size").unwrap_or(Bytes(u64::MAX));
-        if bytes == 0 || caches.last().is_some_and(|last| last.bytes >= bytes) {
-            keys.problem_here("go from the smallest to the largest `size`");
-        }
+        let bytes = ascending(keys, caches.last().map(|last| last.bytes));
         caches.push(Cache { bytes, cycles: keys.within("cycles", 1..=60_000) });
     });
     caches
+}
+
+/// Reads the size of a table, larger than that of the table above.
+fn ascending(keys: &mut Reader<'_>, above: Option<u64>) -> u64 {
+    let Bytes(bytes) = keys.required("size").unwrap_or(Bytes(u64::MAX));
+    if bytes <= above.unwrap_or(0) {
+        keys.problem_here("go from the smallest to the largest `size`");
+    }
+    bytes
 }
 
 fn costs(keys: &mut Reader<'_>) -> Costs {
