@@ -9,6 +9,7 @@ use std::fs;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
+use report::format::{digits, trimmed};
 use report::sig3::percent;
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,6 +102,8 @@ struct Figure {
 struct Table {
     /// Of `superpage lab table`, or a machine of `superpage lab faults --table`.
     name: String,
+    #[serde(default)]
+    by: By,
     source: String,
     #[serde(default)]
     when: When,
@@ -108,6 +111,15 @@ struct Table {
     within: f64,
     #[serde(default)]
     note: String,
+}
+
+/// The command that simulates a table.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum By {
+    #[default]
+    Table,
+    Faults,
 }
 
 /// What has no figure to compare: a procedure that runs here, or needs what this repository cannot bring.
@@ -130,22 +142,20 @@ fn data() -> Data {
 }
 
 impl Table {
-    fn is_faults(&self) -> bool {
-        !self.name.contains('-') || self.name.starts_with("altix") || self.name.starts_with("i386")
-    }
-
     /// The command, without the switch for JSON.
     fn command(&self) -> String {
-        if self.is_faults() {
-            format!("superpage lab faults --table -m {}", self.name)
-        } else {
-            format!("superpage lab table {} -q", self.name)
+        match self.by {
+            By::Faults => format!("superpage lab faults --table -m {}", self.name),
+            By::Table => format!("superpage lab table {} -q", self.name),
         }
     }
 
     /// Returns the figures of the table that are compared, by name.
     fn figures(&self, document: &Value) -> Vec<(&'static str, f64)> {
-        let figures = if self.is_faults() { of_faults(document) } else { of_table(document) };
+        let figures = match self.by {
+            By::Faults => of_faults(document),
+            By::Table => of_table(document),
+        };
         let known = |(name, value): (&'static str, Option<f64>)| Some((name, value?));
         figures.into_iter().filter_map(known).collect()
     }
@@ -403,12 +413,7 @@ fn run_all(lines: BTreeSet<String>) -> BTreeMap<String, Output> {
 /// Formats a figure with four significant digits, with separators from 10,000 on.
 fn shown(value: f64) -> String {
     if value != 0.0 && value.abs() < 10_000.0 {
-        let digits = (3 - value.abs().log10().floor() as i32).max(0) as usize;
-        let text = format!("{value:.digits$}");
-        return match text.contains('.') {
-            true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-            false => text,
-        };
+        return trimmed(&digits(value, 4)).to_string();
     }
     let whole = format!("{value:.0}");
     let groups: Vec<&str> =
