@@ -4,9 +4,6 @@
 //! predicts: `superpage lab faults --table --refit`. See docs/decisions/faults.md#4.
 
 use fault_scaling::Constant;
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::Error;
 use superpage_lab::tables::Role;
 use superpage_lab::tables::faults;
 
@@ -16,11 +13,8 @@ fn main() {
     arguments.retain(|argument| argument != "--one-thread");
     let is_single = arguments.len() < given;
     let mut machine = fault_scaling::preset(&arguments[0]).expect("a machine");
-    let constant = |word: &String| {
-        let word: serde::de::value::StrDeserializer<'_, Error> = word.as_str().into_deserializer();
-        Constant::deserialize(word).expect("a constant")
-    };
-    let constants: Vec<Constant> = arguments[1..].iter().map(constant).collect();
+    let constants = serde_json::json!(arguments[1..]);
+    let constants: Vec<Constant> = serde_json::from_value(constants).expect("constants");
     let wants =
         |row: &faults::Published, role| role == Role::Fitted && (row.threads == 1) == is_single;
     let rows: Vec<_> = faults::lines(&machine, wants)

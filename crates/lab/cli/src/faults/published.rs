@@ -9,6 +9,7 @@ use lab::tables::faults::{
 use report::format::known;
 use report::sig3::{percent, seconds};
 use serde::Serialize;
+use units::ByteSize;
 
 use super::Args;
 use super::words::{gigabytes, rate};
@@ -83,6 +84,7 @@ fn refit_words(refits: &[Refit]) -> String {
     }
     let constant = |fit: &Fit| match fit.constant {
         Constant::NodeBandwidth => format!("{} MB/s", fit.value / 1_000_000),
+        Constant::NodeMemory => ByteSize(fit.value).to_string(),
         _ => seconds(fit.value as f64 * 1e-12),
     };
     let row = |refit: &Refit| {

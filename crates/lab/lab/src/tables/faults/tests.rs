@@ -71,7 +71,6 @@ fn a_fit_without_a_size_predicts_it() {
     for refit in &refits {
         assert!(refit.fit_error.unwrap() < 0.2, "{refit:?}");
         assert!(refit.left_out_error.is_none_or(|error| error < 0.25), "{refit:?}");
-        // A fit is no worse than the file's value.
         assert_eq!(refit.constants.len(), 1);
     }
     assert_eq!(super::leave_out(&preset("i386-up").unwrap()).unwrap(), []);
