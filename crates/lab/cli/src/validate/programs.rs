@@ -204,7 +204,7 @@ fn record(name: &str, words: &[String], path: &Path, quiet: bool) -> Result<(), 
     match status.success() {
         true => Ok(()),
         false => Err(Failure::cannot(format!(
-            "{name}: not recorded ({status}); see what superpage record says above, or leave it away"
+            "{name}: not recorded ({status}); see what superpage record says above, or omit it"
         ))),
     }
 }

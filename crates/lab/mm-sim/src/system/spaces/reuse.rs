@@ -238,8 +238,6 @@ impl Spaces {
     }
 }
 
-// Removal of base pages: unmap, swap out.
-
 /// Number of pages accessed in a window, of a region with `resident` pages, of which the stream accessed `half` in the
 /// window's first half and `all` in the whole window.
 ///
@@ -256,6 +254,8 @@ fn likely_accessed(half: u16, all: u16, resident: u16, weight: u32) -> u32 {
     }
     (used * (1.0 - (1.0 - all / used).powf(f64::from(weight)))).round() as u32
 }
+
+// Removal of base pages: unmap, swap out.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Emptied {
