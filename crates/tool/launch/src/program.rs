@@ -42,24 +42,6 @@ pub enum Runtime {
     StaticGlibc,
 }
 
-impl Runtime {
-    /// Finds the runtime in an ELF file; `None`: neither of these.
-    fn of(path: &Path, kind: &Kind) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
-        if is_go(&file) {
-            return (!imports_mmap(&file)).then_some(Self::Go);
-        }
-        // glibc keeps the names of its tunables where relocations end (elf/dl-tunables.c: tunable_list).
-        let has_tunables = || {
-            let names = [".data.rel.ro", ".rodata", ".data"].iter();
-            let mut parts = names.filter_map(|name| file.section_by_name(name)?.data().ok());
-            parts.any(|part| part.windows(TUNABLE.len()).any(|words| words == TUNABLE))
-        };
-        (*kind == Kind::Static && has_tunables()).then_some(Self::StaticGlibc)
-    }
-}
-
 /// The tunable by which malloc asks for superpages.
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 
@@ -104,8 +86,8 @@ impl Program {
         for path in candidates.into_iter().filter(|_| !name.is_empty()) {
             match executable(&path) {
                 Ok(()) => {
-                    let (kind, allocator) = (Kind::of(&path), allocator_of(&path));
-                    let runtime = Runtime::of(&path, &kind);
+                    let kind = Kind::of(&path);
+                    let (allocator, runtime) = memory_managers(&path, &kind).unwrap_or_default();
                     return Ok(Self { path, kind, allocator, runtime });
                 }
                 Err(None) => {}
@@ -136,14 +118,27 @@ fn imports_mmap<'data>(file: &impl Object<'data>) -> bool {
     symbols.any(|symbol| symbol.is_undefined() && symbol.name().is_ok_and(is_mmap))
 }
 
-fn allocator_of(path: &Path) -> Option<String> {
+/// Finds the allocator and the runtime of a [`Program`]; `None`: the file cannot be read as ELF.
+fn memory_managers(path: &Path, kind: &Kind) -> Option<(Option<String>, Option<Runtime>)> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
     if is_go(&file) {
-        return imports_mmap(&file).then(|| GO.to_string());
+        return Some(match imports_mmap(&file) {
+            true => (Some(GO.to_string()), None),
+            false => (None, Some(Runtime::Go)),
+        });
     }
     let is_allocator = |name: &String| ALLOCATORS.iter().any(|start| name.starts_with(start));
-    instrumentation::needed(&file).into_iter().find(is_allocator)
+    let allocator = instrumentation::needed(&file).into_iter().find(is_allocator);
+    let is_static_glibc = *kind == Kind::Static && has_tunables(&file);
+    Some((allocator, is_static_glibc.then_some(Runtime::StaticGlibc)))
+}
+
+/// Whether the file holds glibc's tunables. glibc keeps their names where relocations end (elf/dl-tunables.c: tunable_list).
+fn has_tunables<'data>(file: &impl Object<'data>) -> bool {
+    let names = [".data.rel.ro", ".rodata", ".data"].iter();
+    let mut parts = names.filter_map(|name| file.section_by_name(name)?.data().ok());
+    parts.any(|part| part.windows(TUNABLE.len()).any(|words| words == TUNABLE))
 }
 
 /// Checks that the file is executable: `Err(None)` if it is missing, `Err(why)` if it is not executable.
