@@ -251,20 +251,11 @@ mod tests {
     #[test]
     fn a_static_glibc_is_found_by_its_tunables() {
         let dir = tempfile::tempdir().unwrap();
-        let [source, is_static, dynamic] =
-            ["x.c", "static", "dynamic"].map(|name| dir.path().join(name));
-        std::fs::write(&source, "#include <stdlib.h>\nint main(void) { return malloc(1) == 0; }")
-            .unwrap();
-        let build = |out: &Path, with: &[&str]| {
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(out).arg(&source).args(with);
-            cc.status().unwrap().success()
-        };
-        if !build(&is_static, &["-static"]) {
-            testkit::skipped!("no static libc");
-            return;
-        }
-        assert!(build(&dynamic, &[]));
+        let [is_static, dynamic] = ["static", "dynamic"].map(|name| dir.path().join(name));
+        let source = "#include <stdlib.h>\nint main(void) { return malloc(1) == 0; }";
+        let is_built = testkit::compile(source, &is_static, &["-static"]);
+        testkit::require!(is_built, "no static libc");
+        assert!(testkit::compile(source, &dynamic, &[]));
         let of = |path: &Path| Program::find(path, "").unwrap().runtime;
         assert_eq!((of(&is_static), of(&dynamic)), (Some(Runtime::StaticGlibc), None));
     }
@@ -272,19 +263,10 @@ mod tests {
     #[test]
     fn a_program_linked_with_jemalloc_has_an_allocator_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let [source, library] = ["x.c", "libjemalloc.so.2"].map(|name| dir.path().join(name));
-        std::fs::write(&source, "void jemalloc_stats(void) {} int main(void) { return 0; }")
-            .unwrap();
-        let build = |out: &Path, with: &[&str]| {
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(out).arg(&source).args(with);
-            assert!(cc.status().unwrap().success());
-            out.to_str().unwrap().to_string()
-        };
-        let named = build(&library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
-        let with = build(&dir.path().join("with"), &["-Wl,--no-as-needed", &named]);
-        let without = build(&dir.path().join("without"), &[]);
-        let of = |name: &str| Program::find(name, "").unwrap().allocator;
+        let with = testkit::linked_with_jemalloc(dir.path());
+        let without = dir.path().join("without");
+        assert!(testkit::compile("int main(void) { return 0; }", &without, &[]));
+        let of = |path: &Path| Program::find(path, "").unwrap().allocator;
         assert_eq!(of(&with).as_deref(), Some("libjemalloc.so.2"));
         assert_eq!(of(&without), None);
     }
@@ -293,19 +275,12 @@ mod tests {
     #[test]
     fn go_is_reached_through_the_mmap_that_it_imports() {
         let dir = tempfile::tempdir().unwrap();
-        let source = dir.path().join("x.c");
-        std::fs::write(
-            &source,
-            "#include <sys/mman.h>\n__attribute__((section(\".go.buildinfo\"))) int info = 1;\n\
+        let source = "#include <sys/mman.h>\n__attribute__((section(\".go.buildinfo\"))) int info = 1;\n\
              int main(int n, char **v) {\n#ifdef CGO\n\
-             return mmap(0, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n#endif\n}",
-        )
-        .unwrap();
+             return mmap(0, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n#endif\n}";
         let build = |name: &str, with: &[&str]| {
             let out = dir.path().join(name);
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(&out).arg(&source).args(with);
-            assert!(cc.status().unwrap().success());
+            assert!(testkit::compile(source, &out, with));
             let program = Program::find(&out, "").unwrap();
             (program.allocator, program.runtime)
         };
