@@ -101,6 +101,24 @@ fn locked(lock: fn(&File) -> std::io::Result<()>) -> Option<MachineLock> {
     Some(MachineLock { _file: locked.ok()? })
 }
 
+/// Compiles a C source text with further arguments of `cc`; returns whether `cc` did.
+pub fn compile(source: &str, out: &Path, arguments: &[&str]) -> bool {
+    let file = format!("{}.c", out.display());
+    fs::write(&file, source).expect("the directory is writable");
+    let status = Command::new("cc").arg("-o").arg(out).arg(&file).args(arguments).status();
+    status.expect("cc is installed").success()
+}
+
+/// Builds a program in a directory that is linked with a library of jemalloc's name.
+pub fn linked_with_jemalloc(directory: &Path) -> PathBuf {
+    let [library, program] = ["libjemalloc.so.2", "app"].map(|name| directory.join(name));
+    let shared = ["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"];
+    assert!(compile("void jemalloc_stats(void) {}", &library, &shared));
+    let with = ["-Wl,--no-as-needed", library.to_str().expect("UTF-8")];
+    assert!(compile("int main(void) { return 0; }", &program, &with));
+    program
+}
+
 /// Whether a process has a handler for a signal.
 pub fn catches(pid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");

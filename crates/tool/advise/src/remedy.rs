@@ -59,14 +59,14 @@ pub enum Allocator {
     Jemalloc,
     /// Another one, which maps memory through glibc: a library in place of its malloc, or Go's runtime with cgo.
     Other,
-    /// Neither library is mapped, or the program maps memory by its own system calls.
-    Unknown,
+    /// None that a library or a tunable reaches: neither library is mapped, or the program calls the kernel itself.
+    Unreached,
 }
 
 impl Allocator {
     /// Tells the allocator by the names of a process's mappings and by its program; `None`: the program is not readable.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>, program: Option<&Program>) -> Self {
-        let mut found = Self::Unknown;
+        let mut found = Self::Unreached;
         for name in names {
             match () {
                 () if name.contains("/libjemalloc.so") => return Self::Jemalloc,
@@ -75,7 +75,7 @@ impl Allocator {
             }
         }
         match program {
-            Some(program) if program.runtime == Some(Runtime::Go) => Self::Unknown,
+            Some(program) if program.runtime == Some(Runtime::Go) => Self::Unreached,
             Some(program) if found == Self::Glibc && program.allocator.is_some() => Self::Other,
             _ => found,
         }
@@ -136,7 +136,7 @@ pub fn remedies(facts: &Facts) -> Vec<Remedy> {
         _ => {}
     }
     match facts.allocator {
-        Allocator::Unknown => found.push(Remedy::Always),
+        Allocator::Unreached => found.push(Remedy::Always),
         Allocator::Glibc if is_in_container(process) => found.push(Remedy::Container),
         Allocator::Other if is_in_container(process) => found.push(Remedy::Always),
         allocator => {
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!(cgo, Allocator::Other);
         let found = of("/srv/app", None, cgo);
         assert!(matches!(found[..], [Remedy::Run { .. }, Remedy::Manage { .. }]), "{found:?}");
-        assert_eq!(allocator(&program(None, Some(Runtime::Go))), Allocator::Unknown);
+        assert_eq!(allocator(&program(None, Some(Runtime::Go))), Allocator::Unreached);
         assert_eq!(allocator(&program(None, None)), Allocator::Glibc);
         assert_eq!(Allocator::of(names, None), Allocator::Glibc);
     }
 
     #[test]
     fn programs_are_known_by_their_names_and_allocators() {
-        use Allocator::{Glibc, Jemalloc, Unknown};
+        use Allocator::{Glibc, Jemalloc, Unreached};
         let java = of("/usr/bin/java -jar x.jar", None, Glibc);
         let now = Remedy::Manage { pid: Pid(7) };
         assert!(matches!(java[..], [Remedy::Java { is_refused: false }, Remedy::Run { .. }, _]));
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(postgres[0], Remedy::Postgres { pid: Pid(7), is_on_command_line: false });
         assert!(matches!(postgres[1], Remedy::DropIn { .. }));
         assert_eq!(
-            of("/srv/go-service", Some("go.service"), Unknown),
+            of("/srv/go-service", Some("go.service"), Unreached),
             [Remedy::Always, now.clone()]
         );
         let session = of("/usr/bin/x", Some("session-1.scope"), Glibc);

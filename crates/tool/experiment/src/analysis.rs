@@ -87,7 +87,7 @@ pub struct Summary {
 pub struct Judgement {
     /// The arm's name.
     pub arm: String,
-    /// Wall time or a metric.
+    /// Wall time, CPU time or a metric.
     pub quantity: Measure,
     /// Whether this quantity is the one that the comparison is about.
     pub is_primary: bool,
@@ -109,9 +109,9 @@ pub fn analyse(document: &Document) -> Analysis {
         let comparison = compare(document, primary?, arm as u32).ok()?;
         noise_floor(&comparison)
     });
-    let mut judgements = Vec::new();
-    for quantity in quantities.iter().chain(&cpu_time(document)) {
-        for (index, arm) in document.arms.iter().enumerate().skip(1) {
+    let judge = |quantity: &Quantity, floor: Option<f64>| -> Vec<Judgement> {
+        let judged = document.arms.iter().enumerate().skip(1);
+        let judged = judged.map(|(index, arm)| {
             let compared = compare(document, quantity, index as u32);
             let effect = match (&effects[0], &effects[index]) {
                 (Effect::Missing { why }, _) => {
@@ -123,21 +123,21 @@ pub fn analyse(document: &Document) -> Analysis {
                     Effect::Unknown { why: format!("{}: {why}", document.arms[0].name) }
                 }
             };
-            // The noise floor is of the primary quantity.
-            let has_floor = !arm.is_noise_floor && quantity.measure != Measure::Cpu;
-            let margin = document.judging.margin(floor.filter(|_| has_floor));
-            judgements.push(Judgement {
+            let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
+            Judgement {
                 arm: arm.name.clone(),
                 quantity: quantity.measure.clone(),
                 is_primary: quantity.is_primary,
                 verdict: verdict(&effect, compared.as_ref(), &margin),
                 comparison: compared.ok(),
-            });
-        }
-    }
-    let is_cpu = |one: &Judgement| one.quantity == Measure::Cpu;
-    let (mut cpu_time, judgements): (Vec<_>, Vec<_>) = judgements.into_iter().partition(is_cpu);
-    cpu_time.retain(|one| one.verdict.is_decided());
+            }
+        });
+        judged.collect()
+    };
+    let judgements = quantities.iter().flat_map(|quantity| judge(quantity, floor)).collect();
+    // The noise floor is of the primary quantity.
+    let cpu_time = cpu_time(document).map(|quantity| judge(&quantity, None)).unwrap_or_default();
+    let cpu_time = cpu_time.into_iter().filter(|one| one.verdict.is_decided()).collect();
     Analysis { arms: summaries, judgements, cpu_time, noise_floor: floor }
 }
 
@@ -336,7 +336,7 @@ fn design_effect(reports: &[&live::Report], least: f64) -> Option<Effect> {
     let sum = |of: fn(&live::Report) -> u64| with_wishes().map(of).sum::<u64>();
     (share < least).then(|| {
         let cause = [
-            (sum(|it| it.waiting), "copying more would have taken over 2 % of the program's time"),
+            (sum(|it| it.waiting), "making them would have held the program up for over 2 % of its CPU time"),
             (sum(|it| it.held), "too much of what was filled with zeros was not used"),
             (sum(|it| it.failed.values().sum()), "the kernel refused (superpages may not be free)"),
         ];

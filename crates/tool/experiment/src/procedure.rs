@@ -25,13 +25,26 @@ pub struct Settings {
     pub warm_ups: u32,
     /// The stopping rule.
     pub rule: Rule,
-    /// Time limit in seconds, from the first warm-up. With a soft limit: for all measured blocks together.
+    /// Time limit in seconds, from the first warm-up. If it is extended: for all measured blocks together.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
-    /// Soft limit in seconds, used when `--max-time` was not given. The time is extended up to this limit until each
-    /// arm has a few runs. Not above the time limit: the time is not extended, but the second block is always made.
+    /// Soft limit in seconds: the second block is always made. If this exceeds the time limit (when `--max-time` was not
+    /// given), the time is extended up to it until each arm has a few runs.
     #[serde(default, deserialize_with = "units::seconds")]
     pub patience_seconds: Option<f64>,
+}
+
+impl Settings {
+    /// Returns the time limit from the first warm-up until the answer; `None`: there is no limit, or it is extended.
+    pub fn limit_with_warm_ups(&self) -> Option<Duration> {
+        let limit = self.max_seconds.filter(|_| self.patience_seconds <= self.max_seconds);
+        limit.map(Duration::from_secs_f64)
+    }
+
+    /// Returns the number of blocks that are made even if the time limit is too short.
+    pub fn guaranteed_blocks(&self) -> u32 {
+        1 + u32::from(self.patience_seconds.is_some())
+    }
 }
 
 /// Parameters of the verdicts that the stopping rule needs.
@@ -83,8 +96,8 @@ impl Stopped {
 pub enum Event<'a> {
     /// The time limit is too short for an answer: two blocks. Told after the warm-ups, from whose durations it is known.
     Short {
-        /// Estimated time until the end: one block is always made.
-        ends: Duration,
+        /// Estimated time until the end of the first block.
+        one_block: Duration,
         /// Estimated time until an answer.
         needed: Duration,
         /// The limit.
@@ -176,17 +189,13 @@ fn run_blocks(
     let measured_from = clock();
     let [limit, patience] = [settings.max_seconds, settings.patience_seconds]
         .map(|seconds| seconds.map(Duration::from_secs_f64));
-    // A limit that is not extended is the time until the answer, with warm-ups.
-    let is_extended = patience > limit;
-    let left = match is_extended {
-        false => limit.map(|limit| limit.saturating_sub(measured_from)),
-        true => limit,
-    };
-    if let Some(limit) = limit.filter(|_| !is_extended && settings.warm_ups > 0) {
+    let with_warm_ups = settings.limit_with_warm_ups();
+    let left = with_warm_ups.map(|limit| limit.saturating_sub(measured_from)).or(limit);
+    if let Some(limit) = with_warm_ups.filter(|_| settings.warm_ups > 0) {
         let block = 2 * (measured_from / settings.warm_ups);
         let needed = measured_from + MIN_BLOCKS * block;
         if needed > limit {
-            observe(Event::Short { ends: measured_from + block, needed, limit });
+            observe(Event::Short { one_block: measured_from + block, needed, limit });
         }
     }
     let mut schedule = Schedule::new(arms, settings.seed);

@@ -42,24 +42,6 @@ pub enum Runtime {
     StaticGlibc,
 }
 
-impl Runtime {
-    /// Finds the runtime in an ELF file; `None`: neither of these.
-    fn of(path: &Path, kind: &Kind) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
-        if is_go(&file) {
-            return (!imports_mmap(&file)).then_some(Self::Go);
-        }
-        // glibc keeps the names of its tunables where relocations end (elf/dl-tunables.c: tunable_list).
-        let has_tunables = || {
-            let names = [".data.rel.ro", ".rodata", ".data"].iter();
-            let mut parts = names.filter_map(|name| file.section_by_name(name)?.data().ok());
-            parts.any(|part| part.windows(TUNABLE.len()).any(|words| words == TUNABLE))
-        };
-        (*kind == Kind::Static && has_tunables()).then_some(Self::StaticGlibc)
-    }
-}
-
 /// The tunable by which malloc asks for superpages.
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 
@@ -104,8 +86,8 @@ impl Program {
         for path in candidates.into_iter().filter(|_| !name.is_empty()) {
             match executable(&path) {
                 Ok(()) => {
-                    let (kind, allocator) = (Kind::of(&path), allocator_of(&path));
-                    let runtime = Runtime::of(&path, &kind);
+                    let kind = Kind::of(&path);
+                    let (allocator, runtime) = memory_managers(&path, &kind).unwrap_or_default();
                     return Ok(Self { path, kind, allocator, runtime });
                 }
                 Err(None) => {}
@@ -136,14 +118,27 @@ fn imports_mmap<'data>(file: &impl Object<'data>) -> bool {
     symbols.any(|symbol| symbol.is_undefined() && symbol.name().is_ok_and(is_mmap))
 }
 
-fn allocator_of(path: &Path) -> Option<String> {
+/// Finds the allocator and the runtime of a [`Program`]; `None`: the file cannot be read as ELF.
+fn memory_managers(path: &Path, kind: &Kind) -> Option<(Option<String>, Option<Runtime>)> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
     if is_go(&file) {
-        return imports_mmap(&file).then(|| GO.to_string());
+        return Some(match imports_mmap(&file) {
+            true => (Some(GO.to_string()), None),
+            false => (None, Some(Runtime::Go)),
+        });
     }
     let is_allocator = |name: &String| ALLOCATORS.iter().any(|start| name.starts_with(start));
-    instrumentation::needed(&file).into_iter().find(is_allocator)
+    let allocator = instrumentation::needed(&file).into_iter().find(is_allocator);
+    let is_static_glibc = *kind == Kind::Static && has_tunables(&file);
+    Some((allocator, is_static_glibc.then_some(Runtime::StaticGlibc)))
+}
+
+/// Whether the file holds glibc's tunables. glibc keeps their names where relocations end (elf/dl-tunables.c: tunable_list).
+fn has_tunables<'data>(file: &impl Object<'data>) -> bool {
+    let names = [".data.rel.ro", ".rodata", ".data"].iter();
+    let mut parts = names.filter_map(|name| file.section_by_name(name)?.data().ok());
+    parts.any(|part| part.windows(TUNABLE.len()).any(|words| words == TUNABLE))
 }
 
 /// Checks that the file is executable: `Err(None)` if it is missing, `Err(why)` if it is not executable.
@@ -256,20 +251,11 @@ mod tests {
     #[test]
     fn a_static_glibc_is_found_by_its_tunables() {
         let dir = tempfile::tempdir().unwrap();
-        let [source, is_static, dynamic] =
-            ["x.c", "static", "dynamic"].map(|name| dir.path().join(name));
-        std::fs::write(&source, "#include <stdlib.h>\nint main(void) { return malloc(1) == 0; }")
-            .unwrap();
-        let build = |out: &Path, with: &[&str]| {
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(out).arg(&source).args(with);
-            cc.status().unwrap().success()
-        };
-        if !build(&is_static, &["-static"]) {
-            testkit::skipped!("no static libc");
-            return;
-        }
-        assert!(build(&dynamic, &[]));
+        let [is_static, dynamic] = ["static", "dynamic"].map(|name| dir.path().join(name));
+        let source = "#include <stdlib.h>\nint main(void) { return malloc(1) == 0; }";
+        let is_built = testkit::compile(source, &is_static, &["-static"]);
+        testkit::require!(is_built, "no static libc");
+        assert!(testkit::compile(source, &dynamic, &[]));
         let of = |path: &Path| Program::find(path, "").unwrap().runtime;
         assert_eq!((of(&is_static), of(&dynamic)), (Some(Runtime::StaticGlibc), None));
     }
@@ -277,19 +263,10 @@ mod tests {
     #[test]
     fn a_program_linked_with_jemalloc_has_an_allocator_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let [source, library] = ["x.c", "libjemalloc.so.2"].map(|name| dir.path().join(name));
-        std::fs::write(&source, "void jemalloc_stats(void) {} int main(void) { return 0; }")
-            .unwrap();
-        let build = |out: &Path, with: &[&str]| {
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(out).arg(&source).args(with);
-            assert!(cc.status().unwrap().success());
-            out.to_str().unwrap().to_string()
-        };
-        let named = build(&library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
-        let with = build(&dir.path().join("with"), &["-Wl,--no-as-needed", &named]);
-        let without = build(&dir.path().join("without"), &[]);
-        let of = |name: &str| Program::find(name, "").unwrap().allocator;
+        let with = testkit::linked_with_jemalloc(dir.path());
+        let without = dir.path().join("without");
+        assert!(testkit::compile("int main(void) { return 0; }", &without, &[]));
+        let of = |path: &Path| Program::find(path, "").unwrap().allocator;
         assert_eq!(of(&with).as_deref(), Some("libjemalloc.so.2"));
         assert_eq!(of(&without), None);
     }
@@ -298,19 +275,12 @@ mod tests {
     #[test]
     fn go_is_reached_through_the_mmap_that_it_imports() {
         let dir = tempfile::tempdir().unwrap();
-        let source = dir.path().join("x.c");
-        std::fs::write(
-            &source,
-            "#include <sys/mman.h>\n__attribute__((section(\".go.buildinfo\"))) int info = 1;\n\
+        let source = "#include <sys/mman.h>\n__attribute__((section(\".go.buildinfo\"))) int info = 1;\n\
              int main(int n, char **v) {\n#ifdef CGO\n\
-             return mmap(0, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n#endif\n}",
-        )
-        .unwrap();
+             return mmap(0, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n#endif\n}";
         let build = |name: &str, with: &[&str]| {
             let out = dir.path().join(name);
-            let mut cc = std::process::Command::new("cc");
-            cc.arg("-o").arg(&out).arg(&source).args(with);
-            assert!(cc.status().unwrap().success());
+            assert!(testkit::compile(source, &out, with));
             let program = Program::find(&out, "").unwrap();
             (program.allocator, program.runtime)
         };

@@ -97,8 +97,8 @@ fn a_given_time_is_kept_or_called_too_short_at_the_start() {
             Settings { rule, max_seconds: Some(max_seconds), patience_seconds, ..settings(1000) };
         let mut short = None;
         let mut observe = |event: Event| {
-            if let Event::Short { ends, needed, limit } = event {
-                short = Some([ends, needed, limit].map(|time| time.as_secs()));
+            if let Event::Short { one_block, needed, limit } = event {
+                short = Some([one_block, needed, limit].map(|time| time.as_secs()));
             }
         };
         let ran =

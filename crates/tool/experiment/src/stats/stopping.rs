@@ -95,8 +95,8 @@ pub struct Time {
     pub elapsed: Duration,
     /// Time limit of these blocks, if any.
     pub limit: Option<Duration>,
-    /// Soft limit, used when `--max-time` was not given. The time is extended up to this limit until every arm has
-    /// [`PATIENT_RUNS`] runs. The soft limit never cuts off the second block.
+    /// Soft limit. The time is extended up to this limit until every arm has [`PATIENT_RUNS`] runs. The second block is
+    /// always made.
     pub patience: Option<Duration>,
 }
 

@@ -124,8 +124,8 @@ pub struct RuleArgs {
     pub max_runs: Option<u32>,
 
     /// Time until the answer, with warm-ups: 90s, 5m, 1h. The warm-ups and one block of two runs per arm are always made,
-    /// also if they take longer; then this is said after the warm-ups, with the time that a verdict takes [default: 5m without warm-ups; for slow programs
-    /// until every arm has 50 runs, at most 30m; of a running process 3m].
+    /// also if they take longer; then this is said after the warm-ups, with the time that a verdict takes [default: 5m
+    /// without warm-ups; for slow programs until every arm has 50 runs, at most 30m; of a running process 3m].
     #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
     pub max_time: Option<f64>,
 

@@ -236,17 +236,7 @@ mod tests {
     #[test]
     fn the_default_arm_that_misses_the_programs_allocator_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let [source, library, program] =
-            ["x.c", "libjemalloc.so.2", "x"].map(|name| dir.path().join(name));
-        std::fs::write(&source, "void jemalloc_stats(void) {} int main(void) { return 0; }")
-            .unwrap();
-        let build = |out: &std::path::Path, with: &[&std::ffi::OsStr]| {
-            let mut cc = std::process::Command::new("cc");
-            assert!(cc.arg("-o").arg(out).arg(&source).args(with).status().unwrap().success());
-        };
-        let soname = "-Wl,-soname,libjemalloc.so.2";
-        build(&library, &["-shared", "-fPIC", soname].map(std::ffi::OsStr::new));
-        build(&program, &["-Wl,--no-as-needed".as_ref(), library.as_os_str()]);
+        let program = testkit::linked_with_jemalloc(dir.path());
         let pool = launch::Pool {
             size: units::PageSize::new(2 << 20).unwrap(),
             total: 10,

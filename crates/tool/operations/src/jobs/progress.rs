@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use experiment::procedure::{Event, Settings};
 use experiment::sample::Purpose;
-use experiment::stats::stopping::{Rule, min_blocks};
+use experiment::stats::stopping::min_blocks;
 use host::{Before, Root};
 
 use crate::reporter::{Progress, say};
@@ -12,8 +12,7 @@ use crate::reporter::{Progress, say};
 /// The progress of one experiment.
 pub struct Bar {
     names: Vec<String>,
-    warm_ups: u32,
-    rule: Rule,
+    settings: Settings,
     progress: Progress,
     is_quiet: bool,
     /// The machine before the runs, until the first run has ended: then it is known what others use, and a command that
@@ -22,12 +21,6 @@ pub struct Bar {
     runs: u64,
     /// Estimated number of runs of all arms.
     needed: u64,
-    /// Time limit that was given, warm-ups included.
-    limit: Option<Duration>,
-    /// Whether two blocks are made even if the limit is too short.
-    is_soft: bool,
-    /// Whether a block has ended: from then on the procedure says how many runs the limits allow.
-    has_block: bool,
     /// Time spent in runs, with warm-ups, and their number.
     spent: (Duration, u32),
     run_began: Instant,
@@ -38,19 +31,12 @@ impl Bar {
     pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
         let new = Self {
             names: names.to_vec(),
-            warm_ups: settings.warm_ups,
-            rule: settings.rule,
+            settings: *settings,
             progress: Progress::new(quiet, "starting"),
             is_quiet: quiet,
             before: None,
             runs: 0,
             needed: 0,
-            limit: settings
-                .max_seconds
-                .filter(|_| settings.patience_seconds <= settings.max_seconds)
-                .map(Duration::from_secs_f64),
-            is_soft: settings.patience_seconds.is_some(),
-            has_block: false,
             spent: (Duration::ZERO, 0),
             run_began: Instant::now(),
         };
@@ -62,21 +48,22 @@ impl Bar {
         Self { before: (!self.is_quiet).then(|| before.clone()), ..self }
     }
 
-    /// Lowers the estimate to the blocks that fit into the limit, of which the first, or the first two, are always made. The mean duration
-    /// of the runs so far stands for the others.
+    /// Lowers the estimate to the blocks that fit into the limit, and to those that are always made. The mean duration of
+    /// the runs so far stands for the others.
     fn fit(&mut self) {
         let (spent, runs) = self.spent;
-        let (Some(limit), Some(mean)) = (self.limit, spent.checked_div(runs)) else { return };
-        let warm_ups = mean * self.warm_ups * self.names.len() as u32;
+        let limit = self.settings.limit_with_warm_ups();
+        let (Some(limit), Some(mean)) = (limit, spent.checked_div(runs)) else { return };
+        let warm_ups = mean * self.settings.warm_ups * self.names.len() as u32;
         let block = mean.as_secs_f64() * self.runs_of_blocks(1) as f64;
         let blocks = limit.saturating_sub(warm_ups).as_secs_f64() / block.max(1e-9);
-        self.needed =
-            self.least().min(self.runs_of_blocks((blocks as u32).max(1 + u32::from(self.is_soft))));
+        let blocks = (blocks as u32).max(self.settings.guaranteed_blocks());
+        self.needed = self.least().min(self.runs_of_blocks(blocks));
     }
 
     /// Number of runs that the stopping rule makes at least.
     fn least(&self) -> u64 {
-        self.runs_of_blocks(min_blocks(&self.rule))
+        self.runs_of_blocks(min_blocks(&self.settings.rule))
     }
 
     /// What is left, from the mean duration of the runs so far: `, about 40 s left`. Empty before the first run ends.
@@ -99,7 +86,8 @@ impl Bar {
     pub fn show(&mut self, event: &Event) {
         match event {
             Event::Begins(run) => {
-                if !self.has_block {
+                // After the first block the procedure says how many runs the limits allow.
+                if self.runs < self.runs_of_blocks(1) {
                     self.fit();
                 }
                 let (name, block) = (&self.names[run.at.arm as usize], run.at.block + 1);
@@ -109,7 +97,7 @@ impl Bar {
                 let arms = self.names.len() as u64;
                 let warm_ups_left = match run.purpose {
                     Purpose::WarmUp => {
-                        u64::from(self.warm_ups.saturating_sub(block)) * arms + arms
+                        u64::from(self.settings.warm_ups.saturating_sub(block)) * arms + arms
                             - u64::from(run.at.arm)
                     }
                     Purpose::Measured => 0,
@@ -117,7 +105,7 @@ impl Bar {
                 let left = self.left(warm_ups_left);
                 let message = || match run.purpose {
                     Purpose::WarmUp => {
-                        format!("{name}: warm-up {block} of {}{left}", self.warm_ups)
+                        format!("{name}: warm-up {block} of {}{left}", self.settings.warm_ups)
                     }
                     Purpose::Measured => {
                         format!("run {}: {name}, block {block}{left}", self.runs + 1)
@@ -134,19 +122,24 @@ impl Bar {
                     self.progress.aside(|| say(&warning));
                 }
             }
-            Event::Short { ends, needed, limit } if !self.is_quiet => {
-                let [ends, needed, limit] =
-                    [ends, needed, limit].map(|time| time.as_secs_f64().ceil());
-                let takes = match self.is_soft {
-                    false => format!(
-                        "one block of two runs per arm, which is always made, takes about {ends:.0} s; two, which give an \
-                         interval, {needed:.0} s"
+            Event::Short { one_block, needed, limit } if !self.is_quiet => {
+                let [one_block, needed, limit] =
+                    [one_block, needed, limit].map(|time| time.as_secs_f64().ceil());
+                let (what, takes) = match self.settings.guaranteed_blocks() {
+                    1 => (
+                        "--max-time",
+                        format!(
+                            "one block of two runs per arm, which is always made, takes about {one_block:.0} s; two, which \
+                             give an interval, {needed:.0} s"
+                        ),
                     ),
-                    true => format!(
-                        "two blocks of two runs per arm, which are always made, take about {needed:.0} s"
+                    _ => (
+                        "its part of --max-time,",
+                        format!(
+                            "two blocks of two runs per arm, which are always made, take about {needed:.0} s"
+                        ),
                     ),
                 };
-                let what = if self.is_soft { "its part of --max-time," } else { "--max-time" };
                 self.progress.aside(|| {
                     say(&format!(
                         "{what} {limit:.0}s is too short for a verdict: with warm-ups, {takes}"
@@ -155,9 +148,8 @@ impl Bar {
             }
             Event::Short { .. } => {}
             Event::Block(progress, most) => {
-                self.has_block = true;
                 let arms = self.names.len() as u64;
-                let needed = progress.estimated_runs_needed(&self.rule);
+                let needed = progress.estimated_runs_needed(&self.settings.rule);
                 let needed = needed.map_or(self.needed, |needed| u64::from(needed) * arms);
                 self.needed = needed.min(u64::from(*most) * arms).max(self.runs);
             }
@@ -174,6 +166,7 @@ impl Bar {
 mod tests {
     use experiment::execute::Run;
     use experiment::schedule::Slot;
+    use experiment::stats::stopping::Rule;
 
     use super::*;
 
