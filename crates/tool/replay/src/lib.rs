@@ -68,8 +68,5 @@ pub enum ReplayError {
     Sys(#[from] SysError),
     /// The replay's process failed.
     #[error("the replay: {0}")]
-    InChild(String),
-    /// The replay's process crashed.
-    #[error("the replay: {0}")]
     Child(#[from] ChildError),
 }
