@@ -39,7 +39,7 @@ const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum size of the largest footprint, in bytes; larger than every cache.
 const MIN_FOOTPRINT: usize = 256 << 20;
 
-/// Most superpages in succession that are asked for in vain, as each such request compacts all memory.
+/// Maximum number of successive requests for a superpage that fail. Each of them compacts all memory.
 const MAX_FAILURES: u32 = 32;
 
 /// Why there are no prices.
@@ -231,15 +231,45 @@ impl Samples {
         Self { with_near: true, repeats: NEAR_REPEATS, ..self }
     }
 
-    /// Measures everything, on newly allocated memory. `step` gets the number of steps done and the total, and cancels
-    /// by returning false.
+    /// Measures first touches alone: of [`Samples::prices`], only [`Prices::faults`] is then valid.
+    pub fn of_first_touches(superpage: Option<PageSize>) -> Result<Self, PricesError> {
+        let (footprints, points) = Default::default();
+        Ok(Self { footprints, points, ..Self::new(ByteSize(0), superpage)? })
+    }
+
+    /// Measures on newly allocated memory. `step` gets the number of steps done and the total, and cancels by returning
+    /// false.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
-        let of = self.repeats as usize + 3;
+        let has_accesses = !self.footprints.is_empty();
+        let of = if has_accesses { self.repeats as usize + 3 } else { 2 };
         let mut next = |done: usize| match step(done, of) {
             true => Ok(()),
             false => Err(PricesError::Interrupted),
         };
         next(0)?;
+        match has_accesses {
+            true => self.visit_accesses(&mut next)?,
+            // Verify that there are superpages.
+            false => {
+                Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
+            }
+        }
+        next(of - 1)?;
+        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
+        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
+            let touches =
+                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
+            times.extend(touches.iter().map(|touch| touch.with_return));
+        }
+        self.visits += 1;
+        Ok(())
+    }
+
+    /// Measures random accesses, then accesses in order.
+    fn visit_accesses(
+        &mut self,
+        next: &mut dyn FnMut(usize) -> Result<(), PricesError>,
+    ) -> Result<(), PricesError> {
         // Superpages first: base pages take frames from anywhere.
         let superpage = Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
         let near = match self.with_near {
@@ -284,14 +314,6 @@ impl Samples {
         if let Some(superpage) = superpage {
             self.visit_in_order(&mut [base, superpage]);
         }
-        next(self.repeats as usize + 2)?;
-        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
-        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
-            let touches =
-                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
-            times.extend(touches.iter().map(|touch| touch.with_return));
-        }
-        self.visits += 1;
         Ok(())
     }
 
