@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iced_x86::{
     Code as Op, ConditionCode, Encoder, FlowControl, Instruction, InstructionInfoFactory,
-    MemoryOperand, Mnemonic, OpAccess, OpKind, Register,
+    MemoryOperand, Mnemonic, OpKind, Register,
 };
 use units::{PageSize, Pid};
 
@@ -154,9 +154,9 @@ impl Image {
                     image.instructions.0 += block.code.len() as u64;
                     image.instructions.1 += writer.replaced_in(&block.code);
                     for step in &window.steps[step..step + block.code.len()] {
-                        let uses = recorded.code[step.code as usize].uses.len();
+                        let count = recorded.code[step.code as usize].accesses.len();
                         let from = step.first as usize;
-                        for address in &window.addresses[from..from + uses] {
+                        for address in &window.addresses[from..from + count] {
                             if !window.fresh.contains(&(address / page)) {
                                 accesses.push((image.words.len() as u32, number));
                             }
@@ -360,7 +360,7 @@ impl CodeWriter {
             let mut word = 0;
             for code in &block.code {
                 self.instruction(*code, &recorded.code[*code as usize], word);
-                word += recorded.code[*code as usize].uses.len();
+                word += recorded.code[*code as usize].accesses.len();
             }
             let last = block.code.last().map(|code| &recorded.code[*code as usize].instruction);
             let order = block.order.clone();
@@ -516,7 +516,7 @@ impl CodeWriter {
     /// A division of zero by a one that waits for the divisor.
     fn divide(&mut self, code: &Code, word: usize) -> bool {
         let (offset, half) = self.offset;
-        if let [_, ..] = code.uses.as_slice() {
+        if !code.accesses.is_empty() {
             let from = self.address(word, &self.waits_for(&code.instruction));
             self.put(Instruction::with2(Op::Mov_r32_rm32, half, from));
         } else if self.is_kept(code.instruction.op_register(0)) {
@@ -544,12 +544,15 @@ impl CodeWriter {
             made.mnemonic(),
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Xor | Mnemonic::Or | Mnemonic::Mov
         );
-        for operand in 0..made.op_count() {
-            if drops_constant && made.try_set_immediate_u64(operand, 0).is_err() {}
+        if drops_constant {
+            for operand in 0..made.op_count() {
+                // Fails for operands that are no constants.
+                let _ = made.try_set_immediate_u64(operand, 0);
+            }
         }
-        let explicit = code.uses.iter().position(|(_, is_explicit)| *is_explicit);
+        let explicit = code.accesses.iter().position(|access| access.is_explicit);
         let has_memory = (0..made.op_count()).any(|it| made.op_kind(it) == OpKind::Memory);
-        if code.uses.len() > usize::from(has_memory) || has_memory != explicit.is_some() {
+        if code.accesses.len() > usize::from(has_memory) || has_memory != explicit.is_some() {
             return false;
         }
         if let Some(place) = explicit {
@@ -569,29 +572,15 @@ impl CodeWriter {
     fn moves(&mut self, code: &Code, word: usize) {
         let instruction = &code.instruction;
         let info = self.factory.info(instruction);
-        let reads = |access| {
-            matches!(
-                access,
-                OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite
-            )
-        };
         let sources: Vec<Register> = (0..instruction.op_count())
-            .filter(|it| instruction.op_kind(*it) == OpKind::Register && reads(info.op_access(*it)))
+            .filter(|it| instruction.op_kind(*it) == OpKind::Register)
+            .filter(|it| Use::by(info.op_access(*it)).is_some_and(Use::reads))
             .map(|it| instruction.op_register(it))
             .collect();
-        let writes = |access| {
-            matches!(
-                access,
-                OpAccess::Write
-                    | OpAccess::ReadWrite
-                    | OpAccess::CondWrite
-                    | OpAccess::ReadCondWrite
-            )
-        };
         let results: Vec<Register> = info
             .used_registers()
             .iter()
-            .filter(|it| writes(it.access()))
+            .filter(|it| Use::by(it.access()).is_some_and(Use::writes))
             .map(|it| it.register())
             .collect();
         let whole = |writer: &Self, registers: Vec<Register>| {
@@ -605,21 +594,15 @@ impl CodeWriter {
         let waits_for = self.waits_for(instruction);
         let waits = |is_explicit: bool| if is_explicit { waits_for.as_slice() } else { &[] };
         let mut is_loaded = false;
-        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
-            if *how == Use::Write {
-                continue;
-            }
-            let from = self.address(word + place, waits(*is_explicit));
+        for (place, access) in code.accesses.iter().enumerate().filter(|(_, it)| it.how.reads()) {
+            let from = self.address(word + place, waits(access.is_explicit));
             let to = if is_branch(instruction) { None } else { results.first().copied() };
             is_loaded |= to.is_some();
             self.put(Instruction::with2(Op::Mov_r64_rm64, to.unwrap_or(offset), from));
         }
-        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
-            if *how == Use::Read {
-                continue;
-            }
-            let to = self.address(word + place, waits(*is_explicit));
-            let is_word = instruction.memory_size().size() >= 8 || !is_explicit;
+        for (place, access) in code.accesses.iter().enumerate().filter(|(_, it)| it.how.writes()) {
+            let to = self.address(word + place, waits(access.is_explicit));
+            let is_word = instruction.memory_size().size() >= 8 || !access.is_explicit;
             match (sources.first(), is_word) {
                 (Some(from), true) => self.put(Instruction::with2(Op::Mov_rm64_r64, to, *from)),
                 (None, true) => self.put(Instruction::with2(Op::Mov_rm64_imm32, to, 0)),
@@ -631,7 +614,7 @@ impl CodeWriter {
         }
         if is_branch(instruction) {
             // The target, if it is indirect: a zero that waits for what the program's target waits for.
-            let is_loaded = code.uses.iter().any(|(how, _)| *how == Use::Read);
+            let is_loaded = code.accesses.iter().any(|access| access.how == Use::Read);
             match sources.first() {
                 _ if is_loaded && instruction.flow_control() != FlowControl::IndirectCall => {}
                 Some(from) => {
@@ -799,7 +782,8 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
     if !is_vector || has_mask {
         return None;
     }
-    const ZEROS: [&str; 44] = [
+    // Prefixes of the names, without the v of AVX.
+    const KEPT: [&str; 52] = [
         "mov",
         "padd",
         "psub",
@@ -844,12 +828,18 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
         "comis",
         "broadcast",
         "insert",
+        "extract",
+        "perm",
+        "fmadd",
+        "fmsub",
+        "fnmadd",
+        "hadd",
+        "blend",
+        "lddqu",
     ];
-    const MORE: [&str; 8] =
-        ["extract", "perm", "fmadd", "fmsub", "fnmadd", "hadd", "blend", "lddqu"];
     let name = name.to_lowercase();
     let name = name.strip_prefix('v').unwrap_or(&name);
-    ZEROS.iter().chain(&MORE).any(|it| name.starts_with(it)).then_some(code)
+    KEPT.iter().any(|it| name.starts_with(it)).then_some(code)
 }
 
 #[cfg(test)]
@@ -887,7 +877,7 @@ mod tests {
             for (code, known) in (0..).zip(&recorded.code) {
                 let first = window.addresses.len() as u32;
                 window.steps.push(Step { code, first });
-                window.addresses.extend(known.uses.iter().map(|_| address(round)));
+                window.addresses.extend(known.accesses.iter().map(|_| address(round)));
             }
         }
         recorded.windows = vec![window];
