@@ -6,13 +6,14 @@
 #![cfg(target_arch = "x86_64")]
 #![forbid(unsafe_code)]
 
+mod image;
 mod record;
 mod times;
 mod translate;
 
+pub use image::{Image, Region};
 pub use record::{Plan, Recorded, Window, record};
 pub use times::{Passes, Saving, Times, replay, saving};
-pub use translate::{Image, Region};
 
 use sys::SysError;
 use sys::expendable::ChildError;

@@ -12,7 +12,7 @@ use sys::pagemap::Pagemap;
 use units::{ByteSize, PageSize};
 
 use crate::ReplayError;
-use crate::translate::{Cold, Image, Part};
+use crate::image::{Cold, Image, Part};
 
 /// How often a window is replayed.
 #[derive(Debug, Clone, Copy)]
