@@ -1,4 +1,4 @@
-//! Generated machine code, executed in a forked process of its own.
+//! Generated machine code, executed in a forked child process.
 //!
 //! # Safety
 //! Wrong code can corrupt or end the process that executes it. So only a forked child executes code: it shares no
@@ -91,7 +91,7 @@ impl Expendable {
 
     /// Blocks all signals of this thread, because the code that runs has no stack.
     pub fn block_signals(&self) {
-        // SAFETY: a full set is a valid value; the old mask is not asked for.
+        // SAFETY: a full set is a valid value; the old mask is not returned.
         unsafe {
             let mut all = std::mem::zeroed::<libc::sigset_t>();
             libc::sigfillset(&mut all);

@@ -100,11 +100,6 @@ impl Wanted {
     }
 }
 
-/// Touches and frees memory as before a compared run, so that frames of memory that is allocated next lie as in a run.
-pub fn warm_for(bytes: ByteSize, superpage: PageSize) {
-    warm(&Root::real(), bytes.bytes(), superpage, Blocks::Both, || false);
-}
-
 /// Measurements of one or several visits, from which prices are computed. The load of a shared host and the positions
 /// of frames differ from one minute to the next. A comparison with runs therefore needs visits before and after them.
 pub struct Samples {
@@ -601,9 +596,9 @@ mod tests {
         for start in [0, 2 * length] {
             memory.advise_range(start..start + length, Advice::HugePage).unwrap();
         }
-        // Whether one is to be had at all.
+        // Whether the kernel can make one at all.
         let made = memory.advise_range(0..length, Advice::Collapse);
-        testkit::require!(made.is_ok(), "no superpage to be had just now: {made:?}");
+        testkit::require!(made.is_ok(), "the kernel makes no superpage now: {made:?}");
         let found = pages_of(&memory);
         testkit::require!(found.is_some(), "the kernel does not report page sizes");
         collapse(&mut memory, superpage);

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use units::{PageSize, Pid};
+use units::{ByteSize, PageSize, Pid};
 
 use crate::ReplayError;
 use crate::record::{Recorded, Window};
@@ -134,7 +134,7 @@ impl Image {
             };
             let middle = middles[number as usize];
             let parts = [0..middle, middle..runs.len()].map(|range| {
-                // Room for the entry, which is pushed below the first word.
+                // The entry is pushed below the first word.
                 image.words.extend([0; 4]);
                 let first = image.words.len() as u32;
                 let entry = blocks[runs[range.start].0 as usize].at;
@@ -172,6 +172,11 @@ impl Image {
         }
         image.cold = cold(&image, &accesses, superpage);
         Ok(image)
+    }
+
+    /// The memory that a replay needs: the regions on base pages and on superpages.
+    pub fn memory(&self, superpage: PageSize) -> ByteSize {
+        ByteSize(2 * self.regions.len() as u64 * superpage.bytes())
     }
 }
 

@@ -57,7 +57,7 @@ pub fn replay(
     passes: Passes,
     available: ByteSize,
 ) -> Result<Times, ReplayError> {
-    let needed = ByteSize(2 * image.regions.len() as u64 * superpage.bytes());
+    let needed = image.memory(superpage);
     if needed > available {
         return Err(ReplayError::NoMemory { needed, available });
     }
