@@ -1,9 +1,9 @@
-//! Generated machine code, executed in a forked process of its own.
+//! Generated machine code, executed in a forked child process.
 //!
 //! # Safety
 //! Wrong code can corrupt or end the process that executes it. So only a forked child executes code: it shares no
-//! writable memory with its parent, gives back nothing but numbers, which the parent reads from a pipe, and leaves by
-//! `_exit`. The parent's memory and state stay as they are whatever the code does.
+//! writable memory with its parent, gives back nothing but numbers or an error's text, which the parent reads from a pipe,
+//! and leaves by `_exit`. The parent's memory and state stay as they are whatever the code does.
 
 use std::arch::asm;
 use std::io::{Read, Write};
@@ -24,17 +24,25 @@ pub enum ChildError {
     /// The pipe failed.
     #[error("a pipe: {0}")]
     Pipe(#[from] std::io::Error),
+    /// The child's work failed.
+    #[error("{0}")]
+    Failed(String),
     /// The child ended in this way.
     #[error("the child that executes generated code ended by {0}")]
     Ended(String),
 }
 
+/// Exit status of a child whose work failed; a panic is 1.
+const FAILED: i32 = 2;
+
 /// Forks, calls `work` in the child and returns its numbers. glibc makes its allocator usable in the child of a process
 /// with threads; `work` must not use other locks that threads of the parent may hold.
 ///
 /// # Errors
-/// `fork` or a pipe fails, or the child crashes.
-pub fn in_child(work: impl FnOnce(&Expendable) -> Vec<u64>) -> Result<Vec<u64>, ChildError> {
+/// `fork`, a pipe or `work` fails, or the child crashes.
+pub fn in_child(
+    work: impl FnOnce(&Expendable) -> Result<Vec<u64>, String>,
+) -> Result<Vec<u64>, ChildError> {
     let (mut reads, mut writes) = std::io::pipe()?;
     // SAFETY: see the module: the child only calls `work` and leaves.
     let child = unsafe { libc::fork() };
@@ -46,22 +54,25 @@ pub fn in_child(work: impl FnOnce(&Expendable) -> Vec<u64>) -> Result<Vec<u64>, 
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             // SAFETY: prctl with plain numbers: the child ends with the thread that forked it.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) };
-            let numbers = work(&Expendable(()));
-            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-            writes.write_all(&bytes).is_ok()
+            let (status, bytes) = match work(&Expendable(())) {
+                Ok(numbers) => (0, numbers.into_iter().flat_map(u64::to_le_bytes).collect()),
+                Err(why) => (FAILED, why.into_bytes()),
+            };
+            writes.write_all(&bytes).map_or(1, |()| status)
         }));
         // SAFETY: leaves without running the parent's exit handlers.
-        unsafe { libc::_exit(i32::from(!matches!(done, Ok(true)))) };
+        unsafe { libc::_exit(done.unwrap_or(1)) };
     }
     drop(writes);
     let mut bytes = Vec::new();
     let read = reads.read_to_end(&mut bytes);
     let (status, _) = crate::wait::reap(units::Pid(child))?;
     read?;
-    if !status.success() {
-        return Err(ChildError::Ended(status.to_string()));
+    match status.code() {
+        Some(0) => Ok(bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()),
+        Some(FAILED) => Err(ChildError::Failed(String::from_utf8_lossy(&bytes).into_owned())),
+        _ => Err(ChildError::Ended(status.to_string())),
     }
-    Ok(bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }
 
 impl Expendable {
@@ -80,7 +91,7 @@ impl Expendable {
 
     /// Blocks all signals of this thread, because the code that runs has no stack.
     pub fn block_signals(&self) {
-        // SAFETY: a full set is a valid value; the old mask is not asked for.
+        // SAFETY: a full set is a valid value; the old mask is not returned.
         unsafe {
             let mut all = std::mem::zeroed::<libc::sigset_t>();
             libc::sigfillset(&mut all);
@@ -187,11 +198,13 @@ mod tests {
         let numbers = in_child(|child| {
             child.block_signals();
             let at = (&raw const stream) as u64 + 16;
-            (0..3).map(|_| child.run(entry, at, at + 8)).collect()
+            Ok((0..3).map(|_| child.run(entry, at, at + 8)).collect())
         });
         let numbers = numbers.unwrap();
         assert!(numbers.len() == 3 && numbers.iter().all(|cycles| *cycles > 0), "{numbers:?}");
-        let error = in_child(|child| vec![child.run(8, 0, (&raw const stream) as u64)]);
+        let error = in_child(|child| Ok(vec![child.run(8, 0, (&raw const stream) as u64)]));
         assert!(error.unwrap_err().to_string().contains("signal: 11"));
+        let error = in_child(|_| Err("no memory".to_string()));
+        assert_eq!(error.unwrap_err().to_string(), "no memory");
     }
 }

@@ -91,12 +91,15 @@ impl Mapping {
             }
         };
         let len = page.ceil(len as u64) as usize;
+        Self::map(len, flags, || format!("{len} bytes, {backing:?}"))
+    }
+
+    /// Maps `len` bytes at an address that the kernel chooses. `what` describes the mapping in an error.
+    fn map(len: usize, flags: MapFlags, what: impl Fn() -> String) -> Result<Self, SysError> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
-            .map_err(|errno| {
-            SysError::new("mmap", format!("{len} bytes, {backing:?}"), errno)
-        })?;
+            .map_err(|errno| SysError::new("mmap", what(), errno))?;
         let start = NonNull::new(start.cast()).expect("mmap returns no null range");
         Ok(Self { start, len })
     }
@@ -118,12 +121,7 @@ impl Mapping {
         let slack = alignment.bytes() as usize;
         let whole = len.saturating_add(slack);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
-        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }
-            .map_err(|errno| SysError::new("mmap", format!("{whole} bytes, sparse"), errno))?;
-        let start = NonNull::new(start.cast()).expect("mmap returns no null range");
-        let mut whole = Self { start, len: whole };
+        let mut whole = Self::map(whole, flags, || format!("{whole} bytes, sparse"))?;
         whole.trim(len, alignment);
         Ok(whole)
     }
@@ -133,13 +131,7 @@ impl Mapping {
     pub fn low(len: usize) -> Result<Self, SysError> {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let flags = MapFlags::PRIVATE | MapFlags::from_bits_retain(libc::MAP_32BIT as u32);
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: with a null hint the kernel chooses a free range and replaces no mapping.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
-                .map_err(|errno| SysError::new("mmap", format!("{len} bytes, 32-bit"), errno))?;
-        let start = NonNull::new(start.cast()).expect("mmap returns no null range");
-        Ok(Self { start, len })
+        Self::map(len, flags, || format!("{len} bytes, 32-bit"))
     }
 
     /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: replaces the mapping by untouched pages at the

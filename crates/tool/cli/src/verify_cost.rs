@@ -193,7 +193,8 @@ fn text(rows: &[Row], error: Option<f64>, replay_error: Option<f64>) -> String {
     let cells = |row: &Row| {
         let [replayed, replayed_between] =
             saved(row.replayed.as_ref().and_then(|it| Some(it.as_ref().ok()?.saved)));
-        let [priced, priced_between] = saved(row.prediction.as_ref().map(|it| it.saved));
+        let prediction = row.priced.as_ref().map(|it| &it.prediction);
+        let [priced, priced_between] = saved(prediction.map(|it| it.saved));
         vec![
             row.name.clone(),
             digits(row.seconds[0], 3),
@@ -207,7 +208,7 @@ fn text(rows: &[Row], error: Option<f64>, replay_error: Option<f64>) -> String {
             priced,
             priced_between,
             points(row.error()),
-            row.prediction.as_ref().map_or("-".to_string(), |it| percent(it.translating.mid)),
+            prediction.map_or("-".to_string(), |it| percent(it.translating.mid)),
         ]
     };
     let mut text = table(&header, rows.iter().map(cells).collect(), &[0]);
@@ -222,8 +223,8 @@ fn text(rows: &[Row], error: Option<f64>, replay_error: Option<f64>) -> String {
     text += "between: by replay, of resampled windows and passes; from prices, with the prices of each visit and the \
              time of each run; at the low end walks go on beside other work\n";
     for row in rows {
-        if row.prediction.is_some() {
-            text += &format!("{}: priced {}\n", row.name, row.source);
+        if let Some(priced) = &row.priced {
+            text += &format!("{}: priced {}\n", row.name, priced.source);
         }
         match &row.replayed {
             Some(Ok(replayed)) => {
@@ -253,6 +254,7 @@ fn document(
     let rows: Vec<serde_json::Value> = rows
         .iter()
         .map(|row| {
+            let priced = row.priced.as_ref();
             json!({
                 "program": row.name,
                 "base_seconds": row.seconds[0],
@@ -260,8 +262,8 @@ fn document(
                 "eligible_coverage": row.coverage,
                 "measured_saved": row.measured(),
                 "measured_saved_between": row.between,
-                "prediction": row.prediction,
-                "prices": row.prices,
+                "prediction": priced.map(|it| &it.prediction),
+                "prices": priced.map(|it| &it.prices),
                 "error": row.error(),
                 "replay": row.replayed.as_ref().map(|replayed| match replayed {
                     Ok(replayed) => json!({
@@ -273,8 +275,8 @@ fn document(
                     }),
                     Err(why) => json!({ "reason": why }),
                 }),
-                "method": "recorded-trace",
-                "source": row.source,
+                "method": priced.map(|_| "recorded-trace"),
+                "source": priced.map(|it| &it.source),
                 "notes": row.notes,
             })
         })

@@ -35,6 +35,6 @@ pub mod spread;
 pub mod stats;
 pub mod supply;
 pub mod verdict;
-mod warm;
+pub mod warm;
 pub mod watch;
 pub mod zeroing;

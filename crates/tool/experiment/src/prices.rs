@@ -39,7 +39,7 @@ const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum size of the largest footprint, in bytes; larger than every cache.
 const MIN_FOOTPRINT: usize = 256 << 20;
 
-/// Most superpages in succession that are asked for in vain, as each such request compacts all memory.
+/// Maximum number of successive requests for a superpage that fail. Each of them compacts all memory.
 const MAX_FAILURES: u32 = 32;
 
 /// Why there are no prices.
@@ -98,11 +98,6 @@ impl Wanted {
             }
         }
     }
-}
-
-/// Touches and frees memory as before a compared run, so that frames of memory that is allocated next lie as in a run.
-pub fn warm_for(bytes: ByteSize, superpage: PageSize) {
-    warm(&Root::real(), bytes.bytes(), superpage, Blocks::Both, || false);
 }
 
 /// Measurements of one or several visits, from which prices are computed. The load of a shared host and the positions
@@ -231,15 +226,45 @@ impl Samples {
         Self { with_near: true, repeats: NEAR_REPEATS, ..self }
     }
 
-    /// Measures everything, on newly allocated memory. `step` gets the number of steps done and the total, and cancels
-    /// by returning false.
+    /// Measures first touches alone: of [`Samples::prices`], only [`Prices::faults`] is then valid.
+    pub fn of_first_touches(superpage: Option<PageSize>) -> Result<Self, PricesError> {
+        let (footprints, points) = Default::default();
+        Ok(Self { footprints, points, ..Self::new(ByteSize(0), superpage)? })
+    }
+
+    /// Measures on newly allocated memory. `step` gets the number of steps done and the total, and cancels by returning
+    /// false.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
-        let of = self.repeats as usize + 3;
+        let has_accesses = !self.footprints.is_empty();
+        let of = if has_accesses { self.repeats as usize + 3 } else { 2 };
         let mut next = |done: usize| match step(done, of) {
             true => Ok(()),
             false => Err(PricesError::Interrupted),
         };
         next(0)?;
+        match has_accesses {
+            true => self.visit_accesses(&mut next)?,
+            // Verify that there are superpages.
+            false => {
+                Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
+            }
+        }
+        next(of - 1)?;
+        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
+        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
+            let touches =
+                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
+            times.extend(touches.iter().map(|touch| touch.with_return));
+        }
+        self.visits += 1;
+        Ok(())
+    }
+
+    /// Measures random accesses, then accesses in order.
+    fn visit_accesses(
+        &mut self,
+        next: &mut dyn FnMut(usize) -> Result<(), PricesError>,
+    ) -> Result<(), PricesError> {
         // Superpages first: base pages take frames from anywhere.
         let superpage = Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?;
         let near = match self.with_near {
@@ -284,14 +309,6 @@ impl Samples {
         if let Some(superpage) = superpage {
             self.visit_in_order(&mut [base, superpage]);
         }
-        next(self.repeats as usize + 2)?;
-        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
-        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
-            let touches =
-                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
-            times.extend(touches.iter().map(|touch| touch.with_return));
-        }
-        self.visits += 1;
         Ok(())
     }
 
@@ -579,9 +596,9 @@ mod tests {
         for start in [0, 2 * length] {
             memory.advise_range(start..start + length, Advice::HugePage).unwrap();
         }
-        // Whether one is to be had at all.
+        // Whether the kernel can make one at all.
         let made = memory.advise_range(0..length, Advice::Collapse);
-        testkit::require!(made.is_ok(), "no superpage to be had just now: {made:?}");
+        testkit::require!(made.is_ok(), "the kernel makes no superpage now: {made:?}");
         let found = pages_of(&memory);
         testkit::require!(found.is_some(), "the kernel does not report page sizes");
         collapse(&mut memory, superpage);

@@ -2,7 +2,7 @@
 //! error.
 //! See docs/decisions/prediction.md#6.
 
-use experiment::analysis::{Summary, analyse};
+use experiment::analysis::{Analysis, Summary, analyse};
 use experiment::document::Document;
 use experiment::procedure::values;
 use experiment::sample::Sample;
@@ -10,7 +10,7 @@ use experiment::stats::stopping::Rule;
 use experiment::stats::{self, Better, Interval};
 use experiment::verdict::Verdict;
 use launch::{Pages, Recipe};
-use prediction::{Prediction, Prices};
+use prediction::{Faults, Prediction, Prices};
 use report::format::percent;
 
 use crate::Failure;
@@ -64,15 +64,22 @@ pub struct Row {
     /// Interval of the measured saving; `None` if runs are too few or differ too much.
     pub between: Option<Interval>,
     /// The prediction from prices; `None` if not asked for.
-    pub prediction: Option<Prediction>,
+    pub priced: Option<FromPrices>,
     /// The prediction by replay, or why there is none; `None` if not asked for.
     pub replayed: Option<Result<Replayed, String>>,
-    /// The measured prices.
-    pub prices: Prices,
-    /// Source of the accesses that the prediction uses.
-    pub source: String,
     /// Limitations of the comparison.
     pub notes: Vec<String>,
+}
+
+/// A prediction from prices.
+#[derive(Debug)]
+pub struct FromPrices {
+    /// The prediction.
+    pub prediction: Prediction,
+    /// The measured prices.
+    pub prices: Prices,
+    /// Source of the accesses.
+    pub source: String,
 }
 
 impl Row {
@@ -83,7 +90,7 @@ impl Row {
 
     /// Returns the error of the prediction from prices: predicted minus measured share.
     pub fn error(&self) -> Option<f64> {
-        Some(self.prediction.as_ref()?.saved.mid - self.measured())
+        Some(self.priced.as_ref()?.prediction.saved.mid - self.measured())
     }
 
     /// Returns the error of the prediction by replay.
@@ -99,19 +106,24 @@ impl Request {
     /// The subject cannot be predicted or run.
     pub fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
         let asked = match self.method {
-            Method::Replay => SubjectDemand::unknown(),
-            Method::Prices | Method::Both => subject.demand(self.quiet)?,
+            Method::Replay => None,
+            Method::Prices | Method::Both => Some(subject.demand(self.quiet)?),
         };
-        let mut pricing = Pricing::begin(&asked, self.quiet)?;
+        let mut pricing = match &asked {
+            Some(asked) => Pricing::begin(asked, self.quiet)?,
+            None => Pricing::of_first_touches(self.quiet)?,
+        };
         let document = match self.job(subject)?.run_and(&mut || pricing.between())? {
             JobOutcome::Document(document) => document,
             JobOutcome::Signal(signal, _) => return Ok(Measured::Signal(signal)),
         };
         let timed = matches!(subject, Subject::Workload(..));
         let prices = pricing.finish()?;
-        let mut row = row(subject.name(), asked, prices, &document, timed, self.method)?;
+        let faults = prices.all.faults;
+        let analysis = analyse(&document);
+        let mut row = row(subject.name(), asked, prices, &document, &analysis, timed)?;
         if self.method != Method::Prices {
-            row.replayed = Some(self.replay(subject, &document, &row.prices));
+            row.replayed = Some(self.replay(subject, &document, &analysis.arms[0], &faults));
         }
         Ok(Measured::Row(Box::new(row)))
     }
@@ -121,18 +133,18 @@ impl Request {
         &self,
         subject: &Subject,
         document: &Document,
-        prices: &Prices,
+        base: &Summary,
+        price: &Faults,
     ) -> Result<Replayed, String> {
         let timed = matches!(subject, Subject::Workload(..));
-        let base = analyse(document).arms.swap_remove(0);
         let runs = document.samples.iter().filter(|it| it.arm == 0);
-        let faults: Vec<f64> = runs.map(|run| run.minor_faults as f64).collect();
+        let mut faults: Vec<f64> = runs.map(|run| run.minor_faults as f64).collect();
         let runs = BaseRuns {
-            part: medians(&base, timed).ok_or("its runs have no times")?,
+            part: medians(base, timed).ok_or("its runs have no times")?,
             whole: base.user_seconds.unwrap_or(0.0) + base.system_seconds.unwrap_or(0.0),
-            faults: stats::describe::median(&mut faults.clone()).unwrap_or(0.0),
+            faults: stats::describe::median(&mut faults).unwrap_or(0.0),
         };
-        let replayed = Replayed::new(subject, &runs, &prices.faults, self.quiet);
+        let replayed = Replayed::new(subject, &runs, price, self.quiet);
         replayed.map_err(|failure| failure.lines().collect::<Vec<_>>().join("; "))
     }
 
@@ -156,13 +168,12 @@ impl Request {
 
 fn row(
     name: String,
-    asked: SubjectDemand,
+    asked: Option<SubjectDemand>,
     prices: Priced,
     document: &Document,
+    analysis: &Analysis,
     timed: bool,
-    method: Method,
 ) -> Result<Row, Failure> {
-    let analysis = analyse(document);
     let judged = analysis.judgements.iter().find(|one| one.arm == analysis.arms[1].name);
     if let Some(Verdict::DidNotTakeEffect { why }) = judged.map(|one| &one.verdict) {
         return Err(Failure::cannot(format!("nothing is verified: {why}")));
@@ -174,11 +185,14 @@ fn row(
     if base.0 + base.1 <= 0.0 {
         return Err(Failure::usage("too little CPU time; give it more work"));
     }
-    let prediction = (method != Method::Replay).then(|| {
-        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed))
+    let mut notes = Vec::new();
+    let priced = asked.map(|asked| {
+        let runs = predict::base_runs(&document.samples, timed);
+        let prediction = predict::predict(&asked, &prices, base, &runs);
+        notes = asked.notes;
+        FromPrices { prediction, prices: prices.all, source: asked.source }
     });
     let coverage = analysis.arms[1].eligible_coverage;
-    let mut notes = asked.notes;
     let least = document.judging.least_coverage;
     if let Some(coverage) = coverage.filter(|share| *share < least) {
         notes.push(format!("only {} of eligible memory was on superpages", percent(coverage)));
@@ -188,11 +202,10 @@ fn row(
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
     let between = saved_between(document, timed);
-    if prediction.as_ref().is_some_and(|it| it.saved.low == it.saved.high) {
+    if priced.as_ref().is_some_and(|it| it.prediction.saved.low == it.prediction.saved.high) {
         notes.push("no access, and no first touch, that superpages could speed up".to_string());
     }
-    let (source, prices) = (asked.source, prices.all);
-    Ok(Row { name, seconds, coverage, between, prediction, replayed: None, source, prices, notes })
+    Ok(Row { name, seconds, coverage, between, priced, replayed: None, notes })
 }
 
 /// Returns the confidence interval of the saving, from the ratio of the arms as in `compare`.

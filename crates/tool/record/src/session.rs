@@ -305,7 +305,7 @@ impl Child {
             ended
         };
         let waiter = Builder::new().spawn(wait).map_err(|error| {
-            let _ = sys::signal::send(guard, SIGKILL);
+            let _ = sys::signal::send(guard, libc::SIGKILL);
             RecordError::io(program, "cannot be waited for by a thread", error)
         })?;
         Ok(Self { pid, guard, waiter: Some(waiter) })
@@ -318,13 +318,13 @@ impl Child {
 
     /// Sends SIGTERM; after a grace period, sends SIGKILL.
     pub fn end(&self) {
-        let _ = sys::signal::send(self.pid, SIGTERM);
+        let _ = sys::signal::send(self.pid, libc::SIGTERM);
         let asked = Instant::now();
         while !self.has_ended() && asked.elapsed() < GRACE {
             std::thread::sleep(Duration::from_millis(5));
         }
         if !self.has_ended() {
-            let _ = sys::signal::send(self.pid, SIGKILL);
+            let _ = sys::signal::send(self.pid, libc::SIGKILL);
         }
     }
 
@@ -343,15 +343,11 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.waiter.is_some() {
-            let _ = sys::signal::send(self.pid, SIGKILL);
+            let _ = sys::signal::send(self.pid, libc::SIGKILL);
             self.reap();
         }
     }
 }
-
-// signal(7), x86.
-const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
 
 /// Records a program: [`Session::start`] and [`Session::finish`].
 pub fn record(

@@ -6,13 +6,14 @@
 #![cfg(target_arch = "x86_64")]
 #![forbid(unsafe_code)]
 
+mod image;
 mod record;
 mod times;
 mod translate;
 
+pub use image::{Image, Region};
 pub use record::{Plan, Recorded, Window, record};
 pub use times::{Passes, Saving, Times, replay, saving};
-pub use translate::{Image, Region};
 
 use sys::SysError;
 use sys::expendable::ChildError;
@@ -67,9 +68,6 @@ pub enum ReplayError {
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The replay's process failed.
-    #[error("the replay: {0}")]
-    InChild(String),
-    /// The replay's process crashed.
     #[error("the replay: {0}")]
     Child(#[from] ChildError),
 }

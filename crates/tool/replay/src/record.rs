@@ -47,14 +47,45 @@ pub enum Use {
     Both,
 }
 
+impl Use {
+    /// The use by an operand; `None`: no use, as of an address that is only computed.
+    pub fn by(access: OpAccess) -> Option<Self> {
+        match access {
+            OpAccess::Read | OpAccess::CondRead => Some(Self::Read),
+            OpAccess::Write | OpAccess::CondWrite => Some(Self::Write),
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => Some(Self::Both),
+            OpAccess::None | OpAccess::NoMemAccess => None,
+        }
+    }
+
+    /// Whether it loads.
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Whether it stores.
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// An access of an instruction.
+#[derive(Debug, Clone, Copy)]
+pub struct Access {
+    /// How it uses memory.
+    pub how: Use,
+    /// Whether its address is the instruction's memory operand.
+    pub is_explicit: bool,
+    memory: UsedMemory,
+}
+
 /// An instruction of the program, decoded.
 #[derive(Debug, Clone)]
 pub struct Code {
     /// The instruction.
     pub instruction: Instruction,
-    /// Its accesses, in the order in which a step has their addresses; true: of the explicit operand.
-    pub uses: Vec<(Use, bool)>,
-    used: Vec<UsedMemory>,
+    /// Its accesses, in the order in which a step has their addresses.
+    pub accesses: Vec<Access>,
 }
 
 /// One executed instruction.
@@ -121,7 +152,7 @@ pub fn record(
     let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
     let Guarded { guard, program } = started.map_err(ReplayError::Start)?;
     let recorded = Recorder::new(program, plan, superpage).map(|it| it.record(progress));
-    for signal in [SIGTERM, SIGKILL] {
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
         if sys::wait::has_ended_within(guard, GRACE) != Some(true) {
             // Fails if it ended meanwhile.
             let _ = sys::signal::send(program, signal);
@@ -130,10 +161,6 @@ pub fn record(
     let (status, _) = sys::wait::reap(guard)?;
     Ok((recorded?, status))
 }
-
-// signal(7), x86.
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
 
 struct Thread {
     process: Pid,
@@ -421,15 +448,16 @@ impl Recorder {
 
     fn keep(&self, code: u32, registers: &Registers, window: &mut Window, seen: &mut Seen) {
         let known = &self.recorded.code[code as usize];
-        let address = |memory: &UsedMemory| {
-            memory.virtual_address(0, |register, _, _| value(registers, register)).unwrap_or(0)
+        let address = |access: &Access| {
+            let value = |register, _, _| value(registers, register);
+            access.memory.virtual_address(0, value).unwrap_or(0)
         };
         let first = window.addresses.len() as u32;
         let is_string = known.instruction.is_string_instruction();
         if is_string && (known.instruction.has_rep_prefix() || known.instruction.has_repne_prefix())
         {
             // A rep prefix moves whole lines at once.
-            let at: Vec<u64> = known.used.iter().map(&address).collect();
+            let at: Vec<u64> = known.accesses.iter().map(&address).collect();
             let touched = (code, at.iter().map(|address| address >> 6).collect::<Vec<_>>());
             if seen.lines.as_ref() == Some(&touched) || registers.rcx == 0 {
                 return;
@@ -441,7 +469,7 @@ impl Recorder {
             return;
         }
         seen.lines = None;
-        window.addresses.extend(known.used.iter().map(address));
+        window.addresses.extend(known.accesses.iter().map(address));
         seen.look(&window.addresses[first as usize..], &mut window.fresh);
         window.steps.push(Step { code, first });
     }
@@ -504,15 +532,10 @@ impl Recorder {
 pub(crate) fn decoded(instruction: Instruction, factory: &mut InstructionInfoFactory) -> Code {
     let info = factory.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
     let is_prefetch = format!("{:?}", instruction.mnemonic()).starts_with("Prefetch");
-    let (mut uses, mut used) = (Vec::new(), Vec::new());
+    let mut accesses = Vec::new();
     for memory in info.used_memory() {
-        let how = match memory.access() {
-            OpAccess::Read | OpAccess::CondRead => Use::Read,
-            OpAccess::Write | OpAccess::CondWrite => Use::Write,
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => Use::Both,
-            _ if is_prefetch => Use::Read,
-            _ => continue,
-        };
+        let how = Use::by(memory.access()).or(is_prefetch.then_some(Use::Read));
+        let Some(how) = how else { continue };
         // Of gathers and scatters no addresses are known.
         if memory.index().is_vector_register() {
             continue;
@@ -520,10 +543,9 @@ pub(crate) fn decoded(instruction: Instruction, factory: &mut InstructionInfoFac
         let is_explicit = (memory.base() == instruction.memory_base()
             || instruction.memory_base() == Register::RIP && memory.base() == Register::None)
             && memory.index() == instruction.memory_index();
-        uses.push((how, is_explicit));
-        used.push(*memory);
+        accesses.push(Access { how, is_explicit, memory: *memory });
     }
-    Code { instruction, uses, used }
+    Code { instruction, accesses }
 }
 
 /// What a window has touched.

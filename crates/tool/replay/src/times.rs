@@ -4,6 +4,7 @@
 use host::coverage::{self, Scanned};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use sys::SysError;
 use sys::code::Code;
 use sys::expendable::{Expendable, in_child};
 use sys::mem::{Advice, Mapping};
@@ -11,7 +12,7 @@ use sys::pagemap::Pagemap;
 use units::{ByteSize, PageSize};
 
 use crate::ReplayError;
-use crate::translate::{Cold, Image, Part};
+use crate::image::{Cold, Image, Part};
 
 /// How often a window is replayed.
 #[derive(Debug, Clone, Copy)]
@@ -56,21 +57,13 @@ pub fn replay(
     passes: Passes,
     available: ByteSize,
 ) -> Result<Times, ReplayError> {
-    let needed = ByteSize(2 * image.regions.len() as u64 * superpage.bytes());
+    let needed = image.memory(superpage);
     if needed > available {
         return Err(ReplayError::NoMemory { needed, available });
     }
-    let numbers = in_child(|child| match numbers_of(image, superpage, passes, child) {
-        Ok(numbers) => numbers,
-        Err(error) => {
-            let text = error.to_string();
-            [u64::MAX].into_iter().chain(text.bytes().map(u64::from)).collect()
-        }
+    let numbers = in_child(|child| {
+        numbers_of(image, superpage, passes, child).map_err(|error| error.to_string())
     })?;
-    if numbers.first() == Some(&u64::MAX) {
-        let text: String = numbers[1..].iter().map(|byte| char::from(*byte as u8)).collect();
-        return Err(ReplayError::InChild(text));
-    }
     let eligible = image.regions.iter().filter(|region| region.is_eligible).count() as u64;
     let eligible = ByteSize(eligible * superpage.bytes());
     let [base, huge] = [numbers[0], numbers[1]].map(ByteSize);
@@ -91,7 +84,7 @@ fn numbers_of(
     superpage: PageSize,
     passes: Passes,
     child: &Expendable,
-) -> Result<Vec<u64>, ReplayError> {
+) -> Result<Vec<u64>, SysError> {
     // Superpages first: base pages take frames from anywhere.
     let huge = memory(image, superpage, Advice::HugePage)?;
     let base = memory(image, superpage, Advice::NoHugePage)?;
@@ -148,7 +141,7 @@ fn put(stream: &mut Mapping, words: impl Iterator<Item = (usize, u32)>) {
 }
 
 /// Memory of the program's shape.
-fn memory(image: &Image, superpage: PageSize, advice: Advice) -> Result<Mapping, ReplayError> {
+fn memory(image: &Image, superpage: PageSize, advice: Advice) -> Result<Mapping, SysError> {
     let (size, page) = (superpage.bytes() as usize, sys::param::page_size().bytes() as usize);
     // One region more, for accesses that begin at the last byte.
     let mut memory = Mapping::aligned((image.regions.len() + 1) * size, superpage)?;

@@ -1,4 +1,4 @@
-//! Windows as machine code that makes the same accesses over memory of zeros.
+//! Instructions as machine code that makes the same accesses over memory of zeros.
 //!
 //! Each basic block of the program is translated once. An instruction becomes one of the same kind on the same
 //! registers, in which every value is zero and stays zero: constants are dropped, and instructions that make something
@@ -10,281 +10,18 @@
 //! rsp points into the stream, and one more register, the least used one, holds offsets; what depended on them in the
 //! program depends on nothing. gs has the start of the memory.
 //! See docs/decisions/prediction.md#11.
-
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use iced_x86::{
     Code as Op, ConditionCode, Encoder, FlowControl, Instruction, InstructionInfoFactory,
-    MemoryOperand, Mnemonic, OpAccess, OpKind, Register,
+    MemoryOperand, Mnemonic, OpKind, Register,
 };
-use units::{PageSize, Pid};
 
-use crate::ReplayError;
+use crate::image::{Block, EXIT};
 use crate::record::{Code, Recorded, Use, Window};
 
-/// Maximum number of instructions of a block.
-const MAX_BLOCK: usize = 48;
-/// The successor of a part's last block.
-const EXIT: u32 = u32::MAX;
-/// Maximum bytes that offsets reach.
-const MAX_BYTES: u64 = 4 << 30;
-/// A line is cold if at most one in this many windows touches it, or one alone.
-const FEW_WINDOWS: u32 = 8;
-/// Bytes of a cache line.
-const LINE: u32 = 64;
-
-/// A superpage region of the replay's memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Region {
-    /// Whether superpages could back it in the program.
-    pub is_eligible: bool,
-    /// The base pages that windows touch, ascending.
-    pub pages: Vec<u16>,
-}
-
-/// An access to a line that few windows touch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cold {
-    /// Place of its word.
-    pub word: u32,
-    /// Whether its page, too, is touched by few windows and may be any of its region.
-    pub has_cold_page: bool,
-}
-
-/// Half of a window: the first warms up for the second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// Offset of its first block in the code.
-    pub entry: u32,
-    /// Its first word in the stream.
-    pub first: u32,
-    /// The two words in which the stack pointer is saved.
-    pub exit: u32,
-}
-
-/// Code and stream.
-#[derive(Debug, Default)]
-pub struct Image {
-    /// Machine code.
-    pub code: Vec<u8>,
-    /// The stream: offsets of accesses, directions and targets of branches.
-    pub words: Vec<u32>,
-    /// Places of words that are offsets in the code, to which its address is added.
-    pub targets: Vec<u32>,
-    /// Accesses to lines that few windows touch.
-    pub cold: Vec<Cold>,
-    /// Both halves of each window.
-    pub parts: Vec<[Part; 2]>,
-    /// The memory.
-    pub regions: Vec<Region>,
-    /// Whether its base pages lie in order in physical memory.
-    pub lies_in_order: bool,
-    /// Executed instructions, and those of them that were replaced by moves.
-    pub instructions: (u64, u64),
-}
-
-/// Slots of the replay's memory, by region of the program.
-type Slots = HashMap<(Pid, u64), u64>;
-
-/// A run through a block: its number, and its first step.
-type Run = (u32, u32);
-
-struct Block {
-    /// Its instructions, as places in [`Recorded::code`].
-    code: Vec<u32>,
-    runs: u64,
-    next: BTreeMap<u32, u64>,
-    /// Successors by frequency.
-    order: Vec<u32>,
-    at: u32,
-}
-
-impl Image {
-    /// Translates windows for superpages of `superpage`.
-    ///
-    /// # Errors
-    /// No windows, or more memory than offsets reach.
-    pub fn new(
-        recorded: &Recorded,
-        windows: &[Window],
-        superpage: PageSize,
-    ) -> Result<Self, ReplayError> {
-        let (slots, regions) = regions(recorded, windows, superpage)?;
-        let mut blocks: Vec<Block> = Vec::new();
-        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
-        let runs: Vec<Vec<Run>> = windows
-            .iter()
-            .map(|window| runs_of(recorded, window, &mut blocks, &mut known))
-            .collect();
-        let middles: Vec<usize> = runs.iter().map(|runs| middle(runs, &blocks)).collect();
-        for (runs, middle) in runs.iter().zip(&middles) {
-            for (place, (block, _)) in runs.iter().enumerate() {
-                let is_last = place + 1 == *middle || place + 1 == runs.len();
-                let next = if is_last { EXIT } else { runs[place + 1].0 };
-                *blocks[*block as usize].next.entry(next).or_default() += 1;
-            }
-        }
-        for block in &mut blocks {
-            let mut order: Vec<(u32, u64)> = block.next.iter().map(|(a, b)| (*a, *b)).collect();
-            order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            block.order = order.into_iter().map(|(next, _)| next).collect();
-        }
-        let lies_in_order = recorded.lies_in_order();
-        let mut image = Self { regions, lies_in_order, ..Self::default() };
-        let mut writer = CodeWriter::new(least_used(recorded, windows));
-        writer.blocks(&mut blocks, recorded);
-        let exit = writer.exit;
-        image.code = std::mem::take(&mut writer.bytes);
-        let mut accesses: Vec<(u32, u32)> = Vec::new();
-        for (number, (window, runs)) in (0..).zip(windows.iter().zip(&runs)) {
-            let (size, page) = (superpage.bytes(), sys::param::page_size().bytes());
-            let offset = |address: u64| {
-                let slot = slots.get(&(window.process, address / size));
-                slot.map_or(0, |slot| (slot * size + address % size) as u32)
-            };
-            let middle = middles[number as usize];
-            let parts = [0..middle, middle..runs.len()].map(|range| {
-                // Room for the entry, which is pushed below the first word.
-                image.words.extend([0; 4]);
-                let first = image.words.len() as u32;
-                let entry = blocks[runs[range.start].0 as usize].at;
-                for place in range.clone() {
-                    let (block, step) = runs[place];
-                    let (block, step) = (&blocks[block as usize], step as usize);
-                    image.instructions.0 += block.code.len() as u64;
-                    image.instructions.1 += writer.replaced_in(&block.code);
-                    for step in &window.steps[step..step + block.code.len()] {
-                        let uses = recorded.code[step.code as usize].uses.len();
-                        let from = step.first as usize;
-                        for address in &window.addresses[from..from + uses] {
-                            if !window.fresh.contains(&(address / page)) {
-                                accesses.push((image.words.len() as u32, number));
-                            }
-                            image.words.push(offset(*address));
-                        }
-                    }
-                    let next = if place + 1 == range.end { EXIT } else { runs[place + 1].0 };
-                    match block.order.len() {
-                        1 => {}
-                        2 => image.words.push(u32::from(block.order[1] == next)),
-                        _ => {
-                            image.targets.push(image.words.len() as u32);
-                            let at = if next == EXIT { exit } else { blocks[next as usize].at };
-                            image.words.push(at);
-                        }
-                    }
-                }
-                let exit = image.words.len() as u32;
-                image.words.extend([0; 2]);
-                Part { entry, first, exit }
-            });
-            image.parts.push(parts);
-        }
-        image.cold = cold(&image, &accesses, superpage);
-        Ok(image)
-    }
-}
-
-/// Numbers the superpage regions that windows touch, in the order of their addresses.
-fn regions(
-    recorded: &Recorded,
-    windows: &[Window],
-    superpage: PageSize,
-) -> Result<(Slots, Vec<Region>), ReplayError> {
-    let (size, page) = (superpage.bytes(), sys::param::page_size().bytes());
-    let mut touched: BTreeMap<(Pid, u64), HashSet<u16>> = BTreeMap::new();
-    for window in windows {
-        for address in &window.addresses {
-            let pages = touched.entry((window.process, address / size)).or_default();
-            pages.insert((address % size / page) as u16);
-        }
-    }
-    let most = MAX_BYTES / size - 1;
-    if touched.is_empty() || touched.len() as u64 > most {
-        return Err(ReplayError::TooLarge { regions: touched.len() as u64, most });
-    }
-    let slots = (0..).zip(touched.keys()).map(|(slot, region)| (*region, slot)).collect();
-    let regions = touched.into_iter().map(|(region, pages)| {
-        let mut pages: Vec<u16> = pages.into_iter().collect();
-        pages.sort_unstable();
-        Region { is_eligible: recorded.eligible.contains(&region), pages }
-    });
-    Ok((slots, regions.collect()))
-}
-
-/// Cuts a window into runs through blocks.
-fn runs_of(
-    recorded: &Recorded,
-    window: &Window,
-    blocks: &mut Vec<Block>,
-    known: &mut HashMap<(u32, u32), u32>,
-) -> Vec<Run> {
-    let mut runs = Vec::new();
-    let mut first = 0;
-    for place in 0..window.steps.len() {
-        let instruction = &recorded.code[window.steps[place].code as usize].instruction;
-        let next = window.steps.get(place + 1);
-        let next = next.map(|step| recorded.code[step.code as usize].instruction.ip());
-        let goes_on = !is_branch(instruction) && next == Some(instruction.next_ip());
-        let length = place + 1 - first;
-        if goes_on && length < MAX_BLOCK {
-            continue;
-        }
-        let key = (window.steps[first].code, length as u32);
-        let number = *known.entry(key).or_insert_with(|| {
-            let code = window.steps[first..=place].iter().map(|step| step.code).collect();
-            let (next, order) = (BTreeMap::new(), Vec::new());
-            blocks.push(Block { code, runs: 0, next, order, at: 0 });
-            blocks.len() as u32 - 1
-        });
-        blocks[number as usize].runs += 1;
-        runs.push((number, first as u32));
-        first = place + 1;
-    }
-    runs
-}
-
-fn is_branch(instruction: &Instruction) -> bool {
-    !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Exception)
-        && instruction.mnemonic() != Mnemonic::Syscall
-}
-
-/// The place at which a window's second half begins: near its middle, after the rarest block, because the end of a part
-/// is one more successor of its last block.
-fn middle(runs: &[Run], blocks: &[Block]) -> usize {
-    let half = runs.len() / 2;
-    let near = half.saturating_sub(runs.len() / 20)..=half;
-    near.min_by_key(|place| blocks[runs[place.saturating_sub(1)].0 as usize].runs).unwrap_or(half)
-}
-
-/// The accesses to lines that few windows touch. Windows are far apart in time, so such a line is in no cache when its
-/// window begins. (Accesses to pages that their window touches first are not in `accesses`.)
-fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold> {
-    let page = sys::param::page_size().bytes() as u32;
-    let few = (image.parts.len() as u32 / FEW_WINDOWS).max(1);
-    let of = |word: u32, size: u32| image.words[word as usize] / size;
-    // The last window and the number of windows; accesses are in the windows' order.
-    let windows_by = |size: u32| {
-        let mut windows: HashMap<u32, (u32, u32)> = HashMap::new();
-        for (word, window) in accesses {
-            let (last, count) = windows.entry(of(*word, size)).or_insert((*window, 1));
-            *count += u32::from(*last != *window);
-            *last = *window;
-        }
-        windows
-    };
-    let (lines, pages) = (windows_by(LINE), windows_by(page));
-    let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)].1 <= few);
-    let cold = cold.map(|(word, _)| {
-        let region = of(*word, superpage.bytes() as u32) as usize;
-        let has_cold_page = pages[&of(*word, page)].1 <= few && image.regions[region].is_eligible;
-        Cold { word: *word, has_cold_page }
-    });
-    cold.collect()
-}
-
 /// The register for offsets: of those without a fixed role, the least used one.
-fn least_used(recorded: &Recorded, windows: &[Window]) -> Register {
+pub(crate) fn least_used(recorded: &Recorded, windows: &[Window]) -> Register {
     let mut runs = vec![0u64; recorded.code.len()];
     for window in windows {
         window.steps.iter().for_each(|step| runs[step.code as usize] += 1);
@@ -320,14 +57,14 @@ fn named(instruction: &Instruction) -> Vec<Register> {
 }
 
 /// Writes machine code.
-struct CodeWriter {
-    bytes: Vec<u8>,
+pub(crate) struct CodeWriter {
+    pub bytes: Vec<u8>,
     encoder: Encoder,
     factory: InstructionInfoFactory,
     /// The register for offsets, and its lower half.
     offset: (Register, Register),
     /// Offset of the code that leaves.
-    exit: u32,
+    pub exit: u32,
     /// Instructions that were replaced by moves.
     replaced: HashSet<u32>,
     /// Places of displacements and the blocks that they lead to.
@@ -335,7 +72,7 @@ struct CodeWriter {
 }
 
 impl CodeWriter {
-    fn new(offset: Register) -> Self {
+    pub fn new(offset: Register) -> Self {
         let half = Register::EAX + (offset as u32 - Register::RAX as u32);
         Self {
             bytes: Vec::new(),
@@ -348,11 +85,11 @@ impl CodeWriter {
         }
     }
 
-    fn replaced_in(&self, code: &[u32]) -> u64 {
+    pub fn replaced_in(&self, code: &[u32]) -> u64 {
         code.iter().filter(|code| self.replaced.contains(code)).count() as u64
     }
 
-    fn blocks(&mut self, blocks: &mut [Block], recorded: &Recorded) {
+    pub fn blocks(&mut self, blocks: &mut [Block], recorded: &Recorded) {
         // mov rsp, [rsp]; ret
         self.bytes.extend([0x48, 0x8b, 0x24, 0x24, 0xc3]);
         for (number, block) in (0..).zip(blocks.iter_mut()) {
@@ -360,7 +97,7 @@ impl CodeWriter {
             let mut word = 0;
             for code in &block.code {
                 self.instruction(*code, &recorded.code[*code as usize], word);
-                word += recorded.code[*code as usize].uses.len();
+                word += recorded.code[*code as usize].accesses.len();
             }
             let last = block.code.last().map(|code| &recorded.code[*code as usize].instruction);
             let order = block.order.clone();
@@ -516,7 +253,7 @@ impl CodeWriter {
     /// A division of zero by a one that waits for the divisor.
     fn divide(&mut self, code: &Code, word: usize) -> bool {
         let (offset, half) = self.offset;
-        if let [_, ..] = code.uses.as_slice() {
+        if !code.accesses.is_empty() {
             let from = self.address(word, &self.waits_for(&code.instruction));
             self.put(Instruction::with2(Op::Mov_r32_rm32, half, from));
         } else if self.is_kept(code.instruction.op_register(0)) {
@@ -544,12 +281,15 @@ impl CodeWriter {
             made.mnemonic(),
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Xor | Mnemonic::Or | Mnemonic::Mov
         );
-        for operand in 0..made.op_count() {
-            if drops_constant && made.try_set_immediate_u64(operand, 0).is_err() {}
+        if drops_constant {
+            for operand in 0..made.op_count() {
+                // Fails for operands that are no constants.
+                let _ = made.try_set_immediate_u64(operand, 0);
+            }
         }
-        let explicit = code.uses.iter().position(|(_, is_explicit)| *is_explicit);
+        let explicit = code.accesses.iter().position(|access| access.is_explicit);
         let has_memory = (0..made.op_count()).any(|it| made.op_kind(it) == OpKind::Memory);
-        if code.uses.len() > usize::from(has_memory) || has_memory != explicit.is_some() {
+        if code.accesses.len() > usize::from(has_memory) || has_memory != explicit.is_some() {
             return false;
         }
         if let Some(place) = explicit {
@@ -569,29 +309,15 @@ impl CodeWriter {
     fn moves(&mut self, code: &Code, word: usize) {
         let instruction = &code.instruction;
         let info = self.factory.info(instruction);
-        let reads = |access| {
-            matches!(
-                access,
-                OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead | OpAccess::ReadCondWrite
-            )
-        };
         let sources: Vec<Register> = (0..instruction.op_count())
-            .filter(|it| instruction.op_kind(*it) == OpKind::Register && reads(info.op_access(*it)))
+            .filter(|it| instruction.op_kind(*it) == OpKind::Register)
+            .filter(|it| Use::by(info.op_access(*it)).is_some_and(Use::reads))
             .map(|it| instruction.op_register(it))
             .collect();
-        let writes = |access| {
-            matches!(
-                access,
-                OpAccess::Write
-                    | OpAccess::ReadWrite
-                    | OpAccess::CondWrite
-                    | OpAccess::ReadCondWrite
-            )
-        };
         let results: Vec<Register> = info
             .used_registers()
             .iter()
-            .filter(|it| writes(it.access()))
+            .filter(|it| Use::by(it.access()).is_some_and(Use::writes))
             .map(|it| it.register())
             .collect();
         let whole = |writer: &Self, registers: Vec<Register>| {
@@ -605,21 +331,15 @@ impl CodeWriter {
         let waits_for = self.waits_for(instruction);
         let waits = |is_explicit: bool| if is_explicit { waits_for.as_slice() } else { &[] };
         let mut is_loaded = false;
-        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
-            if *how == Use::Write {
-                continue;
-            }
-            let from = self.address(word + place, waits(*is_explicit));
+        for (place, access) in code.accesses.iter().enumerate().filter(|(_, it)| it.how.reads()) {
+            let from = self.address(word + place, waits(access.is_explicit));
             let to = if is_branch(instruction) { None } else { results.first().copied() };
             is_loaded |= to.is_some();
             self.put(Instruction::with2(Op::Mov_r64_rm64, to.unwrap_or(offset), from));
         }
-        for (place, (how, is_explicit)) in code.uses.iter().enumerate() {
-            if *how == Use::Read {
-                continue;
-            }
-            let to = self.address(word + place, waits(*is_explicit));
-            let is_word = instruction.memory_size().size() >= 8 || !is_explicit;
+        for (place, access) in code.accesses.iter().enumerate().filter(|(_, it)| it.how.writes()) {
+            let to = self.address(word + place, waits(access.is_explicit));
+            let is_word = instruction.memory_size().size() >= 8 || !access.is_explicit;
             match (sources.first(), is_word) {
                 (Some(from), true) => self.put(Instruction::with2(Op::Mov_rm64_r64, to, *from)),
                 (None, true) => self.put(Instruction::with2(Op::Mov_rm64_imm32, to, 0)),
@@ -631,7 +351,7 @@ impl CodeWriter {
         }
         if is_branch(instruction) {
             // The target, if it is indirect: a zero that waits for what the program's target waits for.
-            let is_loaded = code.uses.iter().any(|(how, _)| *how == Use::Read);
+            let is_loaded = code.accesses.iter().any(|access| access.how == Use::Read);
             match sources.first() {
                 _ if is_loaded && instruction.flow_control() != FlowControl::IndirectCall => {}
                 Some(from) => {
@@ -799,7 +519,8 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
     if !is_vector || has_mask {
         return None;
     }
-    const ZEROS: [&str; 44] = [
+    // Prefixes of the names, without the v of AVX.
+    const KEPT: [&str; 52] = [
         "mov",
         "padd",
         "psub",
@@ -844,85 +565,33 @@ fn zero_preserving(instruction: &Instruction) -> Option<Op> {
         "comis",
         "broadcast",
         "insert",
+        "extract",
+        "perm",
+        "fmadd",
+        "fmsub",
+        "fnmadd",
+        "hadd",
+        "blend",
+        "lddqu",
     ];
-    const MORE: [&str; 8] =
-        ["extract", "perm", "fmadd", "fmsub", "fnmadd", "hadd", "blend", "lddqu"];
     let name = name.to_lowercase();
     let name = name.strip_prefix('v').unwrap_or(&name);
-    ZEROS.iter().chain(&MORE).any(|it| name.starts_with(it)).then_some(code)
+    KEPT.iter().any(|it| name.starts_with(it)).then_some(code)
+}
+
+/// Whether an instruction ends a basic block.
+pub(crate) fn is_branch(instruction: &Instruction) -> bool {
+    !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Exception)
+        && instruction.mnemonic() != Mnemonic::Syscall
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use iced_x86::{Decoder, DecoderOptions};
-    use units::Pid;
 
     use super::*;
-    use crate::record::{Step, decoded};
+    use crate::image::tests::{image, recorded, superpage};
     use crate::times::{Passes, replay};
-
-    fn superpage() -> PageSize {
-        PageSize::new(2 << 20).unwrap()
-    }
-
-    /// A recording of code that lies at 0x1000 and is run from its begin `times` times; `address` of an access of one
-    /// round.
-    fn recorded(bytes: &[u8], times: u64, address: impl Fn(u64) -> u64) -> Recorded {
-        let mut recorded = Recorded::default();
-        let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
-        let mut factory = InstructionInfoFactory::new();
-        while decoder.can_decode() {
-            recorded.code.push(decoded(decoder.decode(), &mut factory));
-        }
-        let mut window = Window {
-            process: Pid(1),
-            at: Default::default(),
-            steps: vec![],
-            addresses: vec![],
-            fresh: HashSet::new(),
-        };
-        for round in 0..times {
-            for (code, known) in (0..).zip(&recorded.code) {
-                let first = window.addresses.len() as u32;
-                window.steps.push(Step { code, first });
-                window.addresses.extend(known.uses.iter().map(|_| address(round)));
-            }
-        }
-        recorded.windows = vec![window];
-        recorded.eligible = (0..64).map(|region| (Pid(1), region)).collect::<HashSet<_>>();
-        recorded
-    }
-
-    fn image(recorded: &Recorded) -> Image {
-        Image::new(recorded, &recorded.windows, superpage()).unwrap()
-    }
-
-    fn text(bytes: &[u8]) -> String {
-        Decoder::new(64, bytes, DecoderOptions::NONE)
-            .iter()
-            .map(|it| format!("{:?};", it.code()))
-            .collect()
-    }
-
-    #[test]
-    fn the_stream_has_every_offset_and_every_direction() {
-        // mov rax, [rbx]; jne 0x1000
-        let recorded = recorded(&[0x48, 0x8b, 0x03, 0x75, 0xfb], 8, |round| 5 + (round << 21));
-        let image = image(&recorded);
-        assert_eq!((image.regions.len(), image.instructions), (8, (16, 0)));
-        let [warms, timed] = image.parts[0];
-        assert_eq!(image.words.len() as u32, timed.exit + 2);
-        // An offset and a direction a round; only the last leaves.
-        let expected: Vec<u32> =
-            (0..4).flat_map(|round| [5 + (round << 21), u32::from(round == 3)]).collect();
-        assert_eq!(image.words[warms.first as usize..warms.exit as usize], expected);
-        let code = text(&image.code);
-        let load = "Mov_r32_rm32;Mov_r64_rm64;";
-        assert!(code.contains(load), "{code}");
-        assert!(code.contains("Cmovbe_r64_rm64"), "the branch waits for flags: {code}");
-    }
 
     #[test]
     fn addresses_wait_for_their_registers_and_constants_are_dropped() {
@@ -982,25 +651,5 @@ mod tests {
             let times = times.unwrap_or_else(|error| panic!("{bytes:x?}: {error}"));
             assert_eq!(times.cycles.len(), 1);
         }
-    }
-
-    #[test]
-    fn lines_and_pages_of_one_window_are_cold() {
-        let mut recorded = recorded(&[0x48, 0x8b, 0x03], 4, |round| round << 12);
-        let mut other = recorded.windows[0].clone();
-        // The same lines of pages 0 and 1, another line of page 2.
-        other.addresses = vec![0, 1 << 12, (2 << 12) + 64, 9 << 12];
-        recorded.windows.push(other);
-        let cold: Vec<(u32, bool)> =
-            image(&recorded).cold.iter().map(|cold| (cold.word, cold.has_cold_page)).collect();
-        assert_eq!(cold.iter().filter(|(_, page)| *page).count(), 2, "{cold:?}");
-        assert_eq!(cold.len(), 4, "{cold:?}");
-    }
-
-    #[test]
-    fn too_many_regions_are_refused() {
-        let recorded = recorded(&[0x48, 0x8b, 0x03], 4096, |round| round << 21);
-        let error = Image::new(&recorded, &recorded.windows, superpage()).unwrap_err();
-        assert!(matches!(error, ReplayError::TooLarge { regions: 4096, most: 2047 }), "{error}");
     }
 }

@@ -62,7 +62,17 @@ impl Pricing {
         let most = facts::measurement_memory(MAX_FOOTPRINT);
         let reached = sys::param::page_size().bytes() << demand.demand.reach();
         let most = most.min(ByteSize(reached));
-        let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
+        Self::visited(Samples::new(most, facts::superpage(&machine)), quiet)
+    }
+
+    /// Measures the prices of first touches alone, before the runs.
+    pub fn of_first_touches(quiet: bool) -> Result<Self, Failure> {
+        let superpage = facts::superpage(&Snapshot::read(&Root::real()));
+        Self::visited(Samples::of_first_touches(superpage), quiet)
+    }
+
+    fn visited(samples: Result<Samples, PricesError>, quiet: bool) -> Result<Self, Failure> {
+        let samples = samples.map_err(unpriced)?;
         let last = (Duration::ZERO, Instant::now());
         let mut pricing = Self { samples, quiet, visits: 0, last, failed: None };
         pricing.visit(&|| true)?;

@@ -38,14 +38,6 @@ pub struct SubjectDemand {
     pub notes: Vec<String>,
 }
 
-impl SubjectDemand {
-    /// Accesses that were not recorded.
-    pub fn unknown() -> Self {
-        let source = "no recording of its accesses".to_string();
-        Self { demand: Demand::default(), instructions: None, source, notes: Vec::new() }
-    }
-}
-
 impl Subject {
     /// Returns the name of the subject.
     pub fn name(&self) -> String {

@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use experiment::prices::warm_for;
+use experiment::warm::{Blocks, warm};
 use host::{MemInfo, Root, Snapshot};
 use prediction::{Faults, Range, faults_seconds};
 use replay::{Image, Passes, Plan, ReplayError, Saving, Window, saving};
@@ -56,13 +56,14 @@ impl Replayed {
         let image = Image::new(&recorded, &windows, superpage).map_err(failure)?;
         let free = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
         let free = free.unwrap_or(ByteSize(0)).bytes() as f64 * MAX_OF_AVAILABLE;
-        let bytes = image.regions.len() as u64 * superpage.bytes();
-        if bytes * 2 < free as u64 {
+        let available = ByteSize(free as u64);
+        let needed = image.memory(superpage);
+        if needed < available {
             // As before each run, so that frames lie alike.
-            warm_for(ByteSize(2 * bytes), superpage);
+            warm(&Root::real(), needed.bytes(), superpage, Blocks::Both, || false);
         }
         let mut progress = Progress::of_pass(quiet, "replaying the program's windows");
-        let times = replay::replay(&image, superpage, Passes::default(), ByteSize(free as u64));
+        let times = replay::replay(&image, superpage, Passes::default(), available);
         progress.clear();
         let Saving { low, mid, high } = saving(&times.map_err(failure)?, 1);
         let (user, system) = runs.part;
