@@ -2,10 +2,10 @@
 //! 3 %. See docs/decisions/live.md#12.
 //!
 //! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE costs the time that the program may have
-//! waited: the whole call if the program ran before, nothing if it slept. Scanning is charged its CPU time if no CPU
-//! is idle. Saved faults are credited once the pages that filled a superpage are used. Without credit no superpage is
-//! requested, and pending extents keep their place. Making superpages ahead of their first touch may go into debt, if
-//! the faults that they save take longer than making them.
+//! waited: the whole call if the program ran before, nothing if it slept. Scanning is charged its CPU time, a part of
+//! it if a CPU is idle. Saved faults are credited once the pages that filled a superpage are used. Without credit no
+//! superpage is requested, and pending extents keep their place. Making superpages ahead of their first touch may go
+//! into debt, if the faults that they save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl Budget {
         }
     }
 
-    /// Charges CPU time of a look during which no CPU was idle.
+    /// Charges the time that a look took from the programs.
     pub(crate) fn looked(&mut self, took: Duration) {
         self.balance -= nanoseconds(took);
     }

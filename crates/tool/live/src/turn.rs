@@ -41,6 +41,9 @@ const BUSY_PAUSE_FOR_LOOKS: u32 = 399;
 const PAUSE_FOR_FINDING: u32 = 9;
 /// Pause after such a search if no CPU is idle: the thread uses 0.5 % of a CPU in a storm of forks.
 const BUSY_PAUSE_FOR_FINDING: u32 = 199;
+/// A look on an idle CPU costs the programs 1/SIBLING of its time: the CPU may be the other thread of the program's core,
+/// and faults wait for the page tables that are read.
+const SIBLING: u32 = 3;
 /// Nice value. An extent is full a millisecond after its first fault, so the thread must run before the program.
 const NICE: i32 = -10;
 
@@ -193,8 +196,9 @@ impl Executor {
             let looked = thread_cpu_time();
             let took = looked.saturating_sub(began);
             self.tally.report.looking_seconds += took.as_secs_f64();
-            if self.takes_program_time() && !is_first {
-                self.budget.looked(took);
+            if !is_first {
+                let share = if self.takes_program_time() { 1 } else { SIBLING };
+                self.budget.looked(took / share);
             }
             let has_tried = self.make_pending();
             self.work();
