@@ -16,7 +16,7 @@ const EXTRA_TRIED: u64 = 4;
 /// A probe zeroes memory that the program does not use, so its size is at most 1/TRIED_SHARE of the bytes requested
 /// since the last probe.
 const TRIED_SHARE: u64 = 16;
-/// Minimum number of superpages to obtain, so that small pieces do not ask for one at a time.
+/// Number of superpages that are obtained for a small piece and those after it.
 const LEAST_OBTAINED: u64 = 64;
 /// Maximum time to make a superpage, in microseconds. A failed compaction takes 3 to 4 ms, but a superpage takes 5 ms
 /// if the hypervisor has yet to provide its frames. The number of faults is the better signal.
@@ -157,9 +157,10 @@ impl Advisor {
             return Action::Read(Source::Spare);
         }
         let is_short = matches!(fit, Fit::Part(_) | Fit::Nothing) && may_be_smaller(facts);
-        if is_short && facts.has_supply && facts.obtained.is_none() {
+        let may_obtain = is_short || fit == Fit::Doubtful && may_be_smaller(facts);
+        if may_obtain && facts.has_supply && facts.obtained.is_none() {
             if self.state.trials.is_over(self.state.requested) {
-                return Action::Obtain { count: wanted.missing().max(LEAST_OBTAINED) };
+                return Action::Obtain { count: wanted.obtainable() };
             }
         } else if is_short && !facts.has_supply && tried.is_none() {
             return self.try_besides(wanted.missing(), facts);
@@ -364,6 +365,12 @@ impl Wanted<'_> {
         let wanted = wanted.into_iter().fold(0, u64::saturating_add);
         let missing = wanted.saturating_sub(facts.contiguous.unwrap_or(0));
         missing.div_ceil(facts.superpage.max(1))
+    }
+
+    /// Number of superpages to ask a supplier for.
+    pub fn obtainable(&self) -> u64 {
+        let need = self.need.div_ceil(self.facts.superpage.max(1));
+        self.missing().saturating_add(LEAST_OBTAINED.saturating_sub(need))
     }
 
     /// Bytes that may be advised for smaller superpages, in addition to `besides` bytes of the largest.

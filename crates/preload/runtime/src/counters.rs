@@ -105,11 +105,11 @@ fn tenths() -> u32 {
 
 /// Base of the maximum wait for a reply, in nanoseconds. [`EACH_WAIT`] is added for each requested
 /// superpage.
-const FIRST_WAIT: i64 = 30_000_000;
+const FIRST_WAIT: i64 = 100_000_000;
 /// Nanoseconds by which one requested superpage lengthens the maximum wait.
-const EACH_WAIT: i64 = 250_000;
+const EACH_WAIT: i64 = 2_000_000;
 /// Number of requested superpages from which the maximum wait grows no further.
-const MOST_WAITED_FOR: u32 = 4000;
+const MOST_WAITED_FOR: u32 = 500;
 
 fn supply_word(word: usize) -> Option<&'static AtomicU32> {
     let shared = SHARED.load(Ordering::Acquire);

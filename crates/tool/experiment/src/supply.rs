@@ -21,7 +21,7 @@ use sys::pagemap::Pagemap;
 use sys::shared::SharedWords;
 use units::PageSize;
 
-use crate::contiguous::{self, STEP};
+use crate::contiguous::{self, Cache, Limits, STEP};
 use crate::counters::CounterFile;
 use crate::fragment::{self, FragmentError};
 
@@ -29,6 +29,9 @@ use crate::fragment::{self, FragmentError};
 const EXTRA_TRIED: u64 = 4;
 /// A probe takes at most 1/TRIED_SHARE of the control group's headroom.
 const TRIED_SHARE: u64 = 4;
+/// Maximum time for a superpage, and for a request. The library in the program waits a little longer
+/// (`EACH_WAIT` in crates/preload/runtime/src/counters.rs).
+const MAX_TIME_EACH: Duration = Duration::from_millis(2);
 const MAX_TIME: Duration = Duration::from_millis(1000);
 /// Interval at which the thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
@@ -170,8 +173,7 @@ impl Work {
     fn supply(&mut self, wanted: u64) -> u64 {
         let began = Instant::now();
         // The pool takes superpages that are already free first, so add them to the count.
-        let free = FreeContiguity::for_programs(&self.root, self.superpage).ok();
-        let free = free.and_then(|free| free.superpages).unwrap_or(0);
+        let free = self.free();
         let count = (free + wanted).min(self.most());
         let got = match count > free && self.are_had(free) {
             true => self.gather(count).unwrap_or_else(|why| {
@@ -195,14 +197,22 @@ impl Work {
         got
     }
 
-    fn gather(&self, count: u64) -> Result<u64, JournalError> {
-        contiguous::gather(&self.root, &self.journal, self.superpage, count, (MAX_TIME, 0))
+    fn free(&self) -> u64 {
+        let free = FreeContiguity::for_programs(&self.root, self.superpage).ok();
+        free.and_then(|free| free.superpages).unwrap_or(0)
     }
 
-    /// Returns the number of superpages that free memory and our control group allow. The program is usually in
-    /// the same group.
+    fn gather(&self, count: u64) -> Result<u64, JournalError> {
+        let time = MAX_TIME_EACH.saturating_mul(count as u32).min(MAX_TIME);
+        let limits = Limits { time, short: 0, cache: Cache::Reclaimed };
+        contiguous::gather(&self.root, &self.journal, self.superpage, count, limits)
+    }
+
+    /// Returns the number of superpages that free memory, page cache and our control group allow. The program is usually
+    /// in the same group.
     fn most(&self) -> u64 {
-        contiguous::most(&self.root, self.superpage).min(self.headroom() / self.superpage.bytes())
+        let most = contiguous::most(&self.root, self.superpage, Cache::Reclaimed);
+        most.min(self.headroom() / self.superpage.bytes())
     }
 
     fn headroom(&self) -> u64 {
@@ -216,7 +226,11 @@ impl Work {
         if self.root != Root::real() {
             return true;
         }
-        let count = if free > STEP { 0 } else { free + EXTRA_TRIED };
+        // Where page cache fills the memory, such faults fail now and then, and then defer the pool's compaction, too.
+        if free > STEP || contiguous::lacks_free_memory(&self.root) {
+            return true;
+        }
+        let count = free + EXTRA_TRIED;
         // The probe's memory is charged to our control group, which reclaims it from other processes.
         if count * self.superpage.bytes() > self.headroom() / TRIED_SHARE {
             return false;
@@ -318,6 +332,22 @@ mod tests {
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 0);
         let Supplied { requests, wanted, got, sizes, why_not, .. } = supplied;
         assert_eq!((requests, wanted, got, sizes, why_not), (2, 105, 13, vec![small], None));
+    }
+
+    #[test]
+    fn page_cache_is_reclaimed_for_what_the_program_is_about_to_touch() {
+        let machine = Machine::new();
+        let text = "MemTotal: 1048576 kB\nMemFree: 20480 kB\nMemAvailable: 614400 kB\n";
+        fs::write(machine.root().path("/proc/meminfo"), text).unwrap();
+        let superpage = PageSize::new(2 << 20).unwrap();
+        let counters = CounterFile::create().unwrap();
+        let words = counters.words().unwrap();
+        let journal = machine.0.path().join("journal");
+        let supply = Supply::start(&counters, machine.root(), &journal, superpage, &[]).unwrap();
+        assert_eq!(ask(&words, 40), 40);
+        // Of 600 MiB, 32 must stay available.
+        assert_eq!(ask(&words, 1000), (600 - 32) / 2 - 2);
+        assert_eq!((machine.read(POOL).as_str(), supply.stop().why_not), ("3", None));
     }
 
     #[test]
