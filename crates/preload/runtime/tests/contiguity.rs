@@ -434,6 +434,24 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
 }
 
 #[test]
+fn objects_are_packed_as_soon_as_superpages_are_free() {
+    testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    let plenty = "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 0 4000\n";
+    // These texts make the result independent of other processes.
+    let texts = [("buddyinfo", ""), ("vmstat", "compact_stall 0\nthp_fault_fallback 0\n")];
+    let none = PARTLY.replace("78", "0");
+    let arguments = ["told", "100", "1000000", &none, plenty];
+    let report = told("objects.c", "objects_told", "heap", &texts, &arguments);
+    testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
+    let report = report.expect("run");
+    let huge: Vec<u64> = report.lines().map(|it| number(it, "huge") >> 10).collect();
+    assert_eq!(huge[0], 0, "{report}");
+    // Of 100 MiB, those of one pause are lost.
+    assert!(huge[1] >= 70, "{report}");
+}
+
+#[test]
 #[ignore = "nightly: beside tests that take memory it failed once in four runs"]
 fn an_object_without_advice_that_was_filled_is_advised_where_it_grows_as_far_as_memory_allows() {
     testkit::lock_machine!(shared);

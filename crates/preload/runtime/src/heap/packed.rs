@@ -58,9 +58,10 @@ const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
 /// Maximum superpage size; with larger ones nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// After superpages were not available, the region does not grow for this many bytes of packed
-/// objects; doubled each time.
+/// After superpages were not available, the region does not grow for this many bytes of objects;
+/// doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
+const MAX_PAUSE: usize = 16 << 20;
 const MAX_SUPERPAGES: usize = 32 << 10;
 /// Distance of the region's end below glibc's first mapping; the kernel's later mappings fit in between.
 const SPACE_ABOVE: usize = 64 << 30;
@@ -97,9 +98,11 @@ struct Region {
     frontier: Extent,
     /// Free superpages that were mapped again.
     reused: Extent,
-    /// No growth until [`PACKED`] reaches this value: superpages were not available.
-    refused: usize,
-    /// Length of the next such pause.
+    /// Bytes of objects for which a slot was looked for.
+    sought: usize,
+    /// No growth until `sought` reaches this value: superpages were not available.
+    until: usize,
+    /// Length of the last such pause; 0 after growth.
     pause: usize,
 }
 
@@ -116,7 +119,7 @@ impl Extent {
 
 static REGION: Lock<Region> = Lock::new(
     Rank::Packed,
-    Region { frontier: Extent::EMPTY, reused: Extent::EMPTY, refused: 0, pause: MIN_PAUSE },
+    Region { frontier: Extent::EMPTY, reused: Extent::EMPTY, sought: 0, until: 0, pause: 0 },
 );
 /// Start of the region; 0: none yet.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -271,6 +274,7 @@ unsafe fn move_to_slot(
 impl Region {
     /// Returns a slot; `None`: none is available.
     fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
+        self.sought += length;
         if START.load(Relaxed) == 0 {
             begin(near)?;
             let start = START.load(Relaxed);
@@ -326,13 +330,14 @@ impl Region {
         (held / PIECE_SHARE).clamp(sizes::superpage(), MAX_PIECE)
     }
 
-    /// Maps and advises at least `length` more bytes behind the frontier.
+    /// Maps and advises at least `length` more bytes behind the frontier; after a pause, as many as the objects of that
+    /// pause: the advisor has superpages made free only for a program that requests much.
     fn grow(&mut self, table: Table, length: usize) -> Option<()> {
         let superpage = sizes::superpage();
-        if PACKED.load(Relaxed) < self.refused || !limits::has_no_memory_rlimits() {
+        if self.sought < self.until || !limits::has_no_memory_rlimits() {
             return None;
         }
-        let piece = self.piece().max(length).next_multiple_of(superpage);
+        let piece = self.piece().max(length).max(self.pause).next_multiple_of(superpage);
         let start = START.load(Relaxed);
         let last = start + MAX_SUPERPAGES * superpage;
         let Extent { end, .. } = self.frontier;
@@ -362,13 +367,13 @@ impl Region {
         }
         table.renew((at - start) / superpage, advised / superpage);
         self.frontier.end = at + advised;
-        self.pause = MIN_PAUSE;
+        self.pause = 0;
         Some(())
     }
 
     fn pause(&mut self) -> Option<()> {
-        self.refused = PACKED.load(Relaxed) + self.pause;
-        self.pause = (self.pause * 2).min(MAX_PIECE);
+        self.pause = (self.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
+        self.until = self.sought + self.pause;
         None
     }
 }

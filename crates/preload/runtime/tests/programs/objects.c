@@ -120,6 +120,14 @@ int main(int words, char **arguments) {
         for (size_t i = 0; i < count; i++) check(objects[i], size, i), free(objects[i]);
         show("freed");
         say("freed");
+    } else if (!strcmp(what, "told")) {
+        /* Before each round, a text takes the place of that in /proc/buddyinfo, a writable file there. */
+        for (int i = 4; i < words; i++) {
+            FILE *file = fopen("/proc/buddyinfo", "w");
+            if (!file || fputs(arguments[i], file) < 0 || fclose(file)) return 3;
+            filled();
+            show("filled");
+        }
     } else if (!strcmp(what, "random")) {
         char **objects = filled();
         size_t left = 0;
