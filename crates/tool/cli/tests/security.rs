@@ -206,6 +206,8 @@ fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothi
     require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(works(&["unshare", "-m", "true"]), "needs mount namespaces");
+    let reached = superpage(&["--version"]).uid(NOBODY).gid(NOBODY).output();
+    require!(reached.is_ok(), "another user cannot reach the library");
     // /run is read-only, so no directory can be made there, and the process belongs to another user: it cannot reach
     // the counters.
     let script = "mount -t tmpfs -o ro none /run && exec \"$0\" run --heap --mmap -- \

@@ -180,7 +180,9 @@ fn the_units_manager_makes_superpages_tells_systemd_and_keeps_what_is_in_force_a
     wait_until("the state again", || written().is_some_and(|it| Some(it) != first));
 
     let mut second = Command::new("nsenter");
-    second.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(env!("CARGO_BIN_EXE_superpage"));
+    // The test may run in a chroot.
+    second.arg(format!("--mount=/proc/{pid}/ns/mnt")).arg(format!("--root=/proc/{pid}/root"));
+    second.arg(env!("CARGO_BIN_EXE_superpage"));
     let second = second.args(["manage", "--config"]).arg(&file).output().unwrap();
     refused(&second, 3, &format!("process {pid} manages this machine's processes"));
 
