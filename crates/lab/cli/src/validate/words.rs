@@ -63,7 +63,7 @@ fn cause(of: &Validation, one: &Compared, place: usize, row: &Row) -> Vec<String
     });
     vec![
         one.workload.split(':').next().unwrap_or_default().to_string(),
-        one.fragmentation.as_deref().unwrap_or(&of.fragmentation).to_string(),
+        of.fragmentation_of(one).to_string(),
         row.design.clone(),
         ratio(row.live.speedup(&base.live)),
         interval.map_or(String::new(), |[low, high]| {
@@ -90,7 +90,7 @@ pub fn text(of: &Validation) -> String {
         of.seed
     );
     for one in &of.workloads {
-        let state = one.fragmentation.as_deref().unwrap_or(&of.fragmentation);
+        let state = of.fragmentation_of(one);
         let (workload, runs) = (&one.workload, one.runs);
         text += &format!("\n{workload}, {state}, {runs} live runs of each\n\n{}", rows(one));
         for row in &one.designs {

@@ -52,7 +52,7 @@ fn validation() -> Validation {
         confidence: 0.99,
         workloads: vec![Compared {
             workload: "gups:size=1GiB".to_string(),
-            fragmentation: None,
+            fragmentation: Some("frag-50".to_string()),
             command: vec!["superpage".to_string()],
             runs: 6,
             designs,
@@ -85,7 +85,8 @@ fn a_document_is_printed_drawn_and_judged_again() {
         causes.is_some_and(|line| line.contains("2.30x") && line.contains("+15.0 %")),
         "{text}"
     );
-    assert!(fs::read_to_string(&picture).unwrap().contains(">fast</text>"));
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.contains(">fast</text>") && drawn.contains("gups:size=1GiB, frag-50:"));
     fine(&["validate", "--from", &file, "--plot", &page, "-o", &path(&directory, "t.txt")]);
     assert!(fs::read_to_string(&page).unwrap().contains("pairs in the live order"));
     let again = json(&["validate", "--from", &file, "--json"]);
@@ -95,7 +96,8 @@ fn a_document_is_printed_drawn_and_judged_again() {
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.rsplit(',').collect()).collect();
     let of_sides = lines.iter().filter(|line| line.len() == lines[0].len()).count();
     assert_eq!(of_sides, 1 + 3 * 2 + 1, "live and lab of three, one as carried out live: {csv}");
-    let as_live = csv.lines().find(|line| line.contains(",\"lab as live\",")).unwrap();
+    let as_live =
+        csv.lines().find(|line| line.contains(",\"frag-50\",\"fast\",\"lab as live\",")).unwrap();
     let error = as_live.rsplit(',').nth(6).unwrap().parse::<f64>().unwrap();
     assert!((error - 0.15).abs() < 1e-9, "{as_live}");
 

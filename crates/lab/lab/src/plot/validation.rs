@@ -46,7 +46,12 @@ pub fn validation_page(of: &Validation, text: &str) -> String {
 }
 
 fn title(of: &Validation) -> String {
-    let workloads: Vec<&str> = of.workloads.iter().map(|one| one.workload.as_str()).collect();
+    let mut workloads: Vec<&str> = Vec::new();
+    for one in &of.workloads {
+        if !workloads.contains(&one.workload.as_str()) {
+            workloads.push(&one.workload);
+        }
+    }
     format!(
         "{} live and on {} · fragmentation {}",
         workloads.join(" and "),
@@ -64,7 +69,11 @@ fn picture(of: &Validation, across: f64) -> Element {
     parts.extend(drawn);
     y += height + 26.0;
     for one in &of.workloads {
-        let heading = format!("{}: superpages mapped, by the share of its time (%)", one.workload);
+        let heading = format!(
+            "{}, {}: superpages mapped, by the share of its time (%)",
+            one.workload,
+            of.fragmentation_of(one)
+        );
         parts.push(text(MARGIN, y, "heading", clipped(&heading, space, 12.0)));
         let (drawn, height) = panels(one, y + 8.0, across);
         parts.extend(drawn);

@@ -402,6 +402,11 @@ impl Compared {
 }
 
 impl Validation {
+    /// Returns the fragmentation of a workload's runs.
+    pub fn fragmentation_of<'a>(&'a self, one: &'a Compared) -> &'a str {
+        one.fragmentation.as_deref().unwrap_or(&self.fragmentation)
+    }
+
     /// Returns the agreement of designs as written.
     pub fn as_written(&self) -> Agreement {
         self.agreement(|row| &row.lab)
