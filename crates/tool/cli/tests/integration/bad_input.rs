@@ -1,7 +1,9 @@
 //! Bad input: the error is one line with the fault, its place and the remedy; the exit code is right; nothing is
 //! changed.
 
-use crate::common::{NO_POOL, has_pool, overcommit, pool_is_empty, run, stderr, superpage};
+use crate::common::{
+    NO_POOL, comes_true, has_pool, overcommit, pool_is_empty, run, stderr, superpage,
+};
 
 /// Arguments, exit code, and texts that the line must contain: the faulty word and the remedy.
 type Case = (&'static [&'static str], i32, &'static [&'static str]);
@@ -175,7 +177,8 @@ mod exclusive {
             for part in parts.iter().map(filled) {
                 assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
             }
-            assert_eq!(overcommit(), before, "{arguments:?}");
+            // A comparison that someone else makes raises it for a moment.
+            assert!(comes_true(|| overcommit() == before), "{arguments:?}: {:?}", overcommit());
         }
         assert_eq!(std::fs::read_to_string(taken).unwrap(), "", "nothing was written over it");
     }
