@@ -19,6 +19,8 @@ pub const CHILDREN: &str = "SUPERPAGE_CHILDREN";
 pub const IN_PLACE: &str = "SUPERPAGE_IN_PLACE";
 /// Prefix in /proc/PID/maps of the files of [`IN_PLACE`].
 pub const IN_PLACE_FILE: &str = "/superpage-in-place";
+/// A word of [`Advice`].
+pub const ADVICE: &str = "SUPERPAGE_ADVICE";
 /// Bytes of unmapped memory that may be kept for reuse.
 pub const PREZERO: &str = "SUPERPAGE_PREZERO";
 /// Bytes of a new mapping that may be populated by mmap.
@@ -54,6 +56,20 @@ words! {
         /// Transparent superpages, if the kernel has any.
         #[default]
         Thp = "thp",
+    }
+}
+
+words! {
+    /// How much memory is advised for transparent superpages.
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+    #[derive(Default)]
+    Advice {
+        /// As much as free memory is contiguous.
+        #[default]
+        Contiguous = "contiguous",
+        /// All: each first touch compacts memory if no superpage is free, as the kernel's `always` does.
+        All = "all",
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use abi::Kind;
 use abi::environment::{self as variable, FILES_COPY, FILES_MIN, REPORT_SHORTAGE, TEXT_COPY};
-pub use abi::environment::{Children, Fallback, Text};
+pub use abi::environment::{Advice, Children, Fallback, Text};
 
 use crate::message::Decimal;
 use crate::text::{self, decimal, first_number, page_size};
@@ -77,6 +77,8 @@ pub struct Settings {
     pub memory: Memory,
     /// SUPERPAGE_FALLBACK
     pub fallback: Fallback,
+    /// SUPERPAGE_ADVICE
+    pub advice: Advice,
     /// SUPERPAGE_POOL=always: use the pool even if calls that work on base pages would fail on its pages (`mapping`).
     pub always_pool: bool,
     /// SUPERPAGE_CHILDREN
@@ -117,6 +119,7 @@ impl Settings {
             files: None,
         },
         fallback: Fallback::Base,
+        advice: Advice::Contiguous,
         always_pool: false,
         children: Children::Base,
         in_place: None,
@@ -201,6 +204,7 @@ fn parse_environment() -> Settings {
                 set(&mut settings.memory, memory(bytes))
             }
             variable::FALLBACK => set(&mut settings.fallback, word(bytes, Fallback::from_name)),
+            variable::ADVICE => set(&mut settings.advice, word(bytes, Advice::from_name)),
             variable::POOL => set(&mut settings.always_pool, pool(bytes)),
             variable::CHILDREN => set(&mut settings.children, word(bytes, Children::from_name)),
             variable::IN_PLACE => set(&mut settings.in_place, in_place(bytes).map(Some)),

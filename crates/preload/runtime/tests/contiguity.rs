@@ -341,6 +341,18 @@ fn told(
     texts: &[(&str, &str)],
     arguments: &[&str],
 ) -> Option<String> {
+    told_with(&[], program, name, memory, texts, arguments)
+}
+
+/// As [`told`], with variables in the environment.
+fn told_with(
+    variables: &[&str],
+    program: &str,
+    name: &str,
+    memory: &str,
+    texts: &[(&str, &str)],
+    arguments: &[&str],
+) -> Option<String> {
     let can_mount =
         Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
     if !can_mount || !has("cc") || !has_thp() {
@@ -357,7 +369,7 @@ fn told(
     command.args(["-m", "sh", "-c", &(script + "exec env \"$@\""), "sh"]);
     command
         .args(under("thp", memory, "base").iter().map(|(name, value)| format!("{name}={value}")));
-    command.arg(program).args(arguments);
+    command.args(variables).arg(program).args(arguments);
     Some(run(command))
 }
 
@@ -431,6 +443,25 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
         assert!(about(384, steps[5]), "{kind}: {steps:?}");
         assert!(about(448, steps[6]) && steps[6].1 == 1, "{kind}: {steps:?}");
     }
+}
+
+#[test]
+fn all_memory_is_advised_on_request() {
+    testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    testkit::require!(common::has_free_superpages(128), "needs 128 MiB of free superpages");
+    let none = PARTLY.replace("78", "0");
+    let touched = |variables: &[&str]| {
+        let texts = [("buddyinfo", none.as_str())];
+        let pieces = ["64", "1", "0", ""];
+        told_with(variables, "touch.c", "touch_all", "mmap", &texts, &pieces)
+            .map(|report| number(&report, "huge_kib"))
+    };
+    let weighed = touched(&[]);
+    testkit::require!(weighed.is_some(), "{NEEDS_MOUNTS}");
+    assert_eq!(weighed, Some(0));
+    let all = touched(&["SUPERPAGE_ADVICE=all"]).expect("run");
+    assert!(all >= 60 << 10, "{all} KiB");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use units::ByteSize;
 
 use crate::rules::{
-    Eligible, Form, Grain, Locking, Prefault, Reclaim, ResidentCount, Shortage, Trigger, ZeroStores,
+    Effort, Eligible, Form, Grain, Locking, Prefault, Reclaim, ResidentCount, Shortage, Trigger,
+    ZeroStores,
 };
 use crate::{Orders, Policy, Reads};
 
@@ -87,6 +88,8 @@ pub struct Launch {
     pub prefault: Prefault,
     /// Whether a fault prepares a whole superpage.
     pub is_whole: bool,
+    /// Whether the design's first fault for a superpage compacts or reclaims, in any memory, if no superpage is free.
+    pub compacts: bool,
 }
 
 /// The kind of pages that a launched program gets.
@@ -166,6 +169,10 @@ impl Policy {
             prezero: preparation.prezero.is_some(),
             prefault: preparation.prefault,
             is_whole: preparation.grain == Grain::Superpage,
+            compacts: allocation.trigger == Trigger::FirstFault
+                && allocation.form == Form::Superpage
+                && allocation.eligible == Eligible::Always
+                && !matches!(allocation.effort, Effort::None | Effort::Wake),
         }
     }
 

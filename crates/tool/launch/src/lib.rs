@@ -21,7 +21,7 @@ mod word;
 
 pub use error::LaunchError;
 pub use instrumentation::Instrumentation;
-pub use memory::{Ahead, Children, Fallback, Files, Memory, Text};
+pub use memory::{Advice, Ahead, Children, Fallback, Files, Memory, Text};
 pub use named::{NAMED, package_of};
 pub use note::{Because, Note, Notes, Rest};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-pub use abi::environment::{Children, Fallback, Text};
+pub use abi::environment::{Advice, Children, Fallback, Text};
 use abi::{Kind, environment};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;

@@ -9,7 +9,7 @@ use means::{GLIBC_TUNABLES, LD_PRELOAD};
 
 use crate::recipe::spec;
 use crate::{
-    Executor, Instrumentation, Kind, LaunchError, Note, Notes, Pages, Program, Recipe, Word,
+    Advice, Executor, Instrumentation, Kind, LaunchError, Note, Notes, Pages, Program, Recipe, Word,
 };
 
 mod means;
@@ -219,8 +219,15 @@ impl Plan {
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
-                plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
-                if is_fragmented {
+                if recipe.advice == Advice::All {
+                    // What the design makes is what it promises.
+                    if is_fragmented {
+                        plan.promise = Promise::Nothing;
+                    }
+                } else {
+                    plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
+                }
+                if is_fragmented && recipe.advice == Advice::Contiguous {
                     plan.note_fragmented(facts);
                     let is_promised =
                         recipe.memory.is_empty() || plan.promise == Promise::Superpages;

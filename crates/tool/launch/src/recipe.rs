@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{Ahead, Children, Fallback, LaunchError, Memory};
+use crate::{Advice, Ahead, Children, Fallback, LaunchError, Memory};
 
 /// The pages that a program should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +82,9 @@ pub struct Recipe {
     /// What a request gets if the pool is exhausted.
     #[serde(default)]
     pub fallback: Fallback,
+    /// How much memory the library advises for transparent superpages.
+    #[serde(default, skip_serializing_if = "is_contiguous")]
+    pub advice: Advice,
     /// The memory that forked children get.
     #[serde(default)]
     pub children: Children,
@@ -172,6 +175,7 @@ impl Recipe {
             pages,
             memory: Memory::default(),
             fallback: Fallback::default(),
+            advice: Advice::default(),
             children: Children::default(),
             ahead: Ahead::default(),
             design: None,
@@ -288,6 +292,10 @@ impl FromStr for Recipe {
         }
         Ok(recipe)
     }
+}
+
+fn is_contiguous(advice: &Advice) -> bool {
+    *advice == Advice::Contiguous
 }
 
 const SETTINGS: [&str; 10] = [

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::blocks::{Blocks, Free, Lines};
 use crate::once::OnceBool;
-use crate::settings::{self, Pages};
+use crate::settings::{self, Advice, Pages};
 use crate::text::{Text, first_number};
 use crate::{files, filter, raw, sizes};
 
@@ -133,10 +133,14 @@ pub fn counters() -> Option<Counters> {
     (found == 2).then_some(counters)
 }
 
-/// Whether a first touch of advised memory may compact; `false` if that is left to kcompactd.
+/// Whether first touches of advised memory that compact must be avoided; `false` if compaction is left to kcompactd, or
+/// all memory is to be advised (docs/decisions/contiguity.md#8).
 pub fn compacts_at_touches() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {
+        if settings::get().advice == Advice::All {
+            return false;
+        }
         let path = c"/sys/kernel/mm/transparent_hugepage/defrag";
         files::file_has(path, &[b"[defer]", b"[never]"]) != Some(true)
     })

@@ -6,8 +6,8 @@ use units::PageSize;
 use super::{Facts, Plan, Promise, ThpRequest};
 use crate::note::LargerThp;
 use crate::{
-    Because, Children, Fallback, Kind, LaunchError, Memory, Note, Pages, Program, Recipe, Rest,
-    Runtime, tunables,
+    Advice, Because, Children, Fallback, Kind, LaunchError, Memory, Note, Pages, Program, Recipe,
+    Rest, Runtime, tunables,
 };
 
 /// Variables that several parts of a plan set.
@@ -189,6 +189,10 @@ impl Plan {
                 word,
                 "what is used when the pool cannot serve a request",
             );
+        }
+        if self.pages == Pages::Thp && recipe.advice == Advice::All {
+            let what = "all memory is advised, as the design compacts at each fault";
+            self.set(environment::ADVICE, recipe.advice.name(), what);
         }
         let children = recipe.children.name();
         self.set(environment::CHILDREN, children, "how its children are treated");

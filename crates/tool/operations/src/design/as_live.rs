@@ -20,8 +20,8 @@ pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Fa
     }
     let (summary, rules) = match policy.launch().pages {
         LaunchPages::Base | LaunchPages::Pool => return Ok(None),
-        LaunchPages::Transparent => kernels()?,
-        LaunchPages::OwnKernel if gives_at_fault(design, executor) => kernels()?,
+        LaunchPages::Transparent => kernels(policy.launch().compacts)?,
+        LaunchPages::OwnKernel if gives_at_fault(design, executor) => kernels(false)?,
         LaunchPages::OwnKernel => beside(design, !policy.physical().reserved.is_empty()),
     };
     let memory = kernel(KERNEL, &["deallocation.", "memory.", "fault."])?;
@@ -30,11 +30,17 @@ pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Fa
     Ok(Some(Design::from_toml(&name, &text)?))
 }
 
-/// Returns the rules of the kernel's own superpages at faults.
-fn kernels() -> Result<(String, String), Failure> {
+/// Returns the rules of the kernel's own superpages at faults of advised memory: of all memory if the design `compacts`,
+/// else of as much as superpages are free for. See docs/decisions/contiguity.md#8.
+fn kernels(compacts: bool) -> Result<(String, String), Failure> {
+    let (effort, advised) = match compacts {
+        true => ("direct-retry", "of advised memory"),
+        false => ("none", "of as much as is free in superpages"),
+    };
     let rules = kernel(KERNEL_ADVISED, &["allocation.", "preparation.", "mapping."])?
-        .replace("allocation.effort = \"direct\"", "allocation.effort = \"direct-retry\"");
-    Ok(("this kernel's transparent superpages, of advised memory".to_string(), rules))
+        .replace("allocation.effort = \"direct\"", &format!("allocation.effort = {effort:?}"))
+        .replace("effort-advised = \"direct-retry\"", &format!("effort-advised = {effort:?}"));
+    Ok((format!("this kernel's transparent superpages, {advised}"), rules))
 }
 
 /// Returns rules for base pages at faults, and superpages made by copying: `superpage` polls reservations every 10 ms
@@ -124,6 +130,8 @@ mod tests {
         let linux = of("linux-4.3").unwrap();
         assert_eq!(value(&linux, "allocation.effort"), "\"direct-retry\"");
         assert_eq!(value(&linux, "memory.contended-permille"), "0");
+        // This one's faults take only what is free, and so does the library.
+        assert_eq!(value(&of("linux-6").unwrap(), "allocation.effort-advised"), "\"none\"");
         // This design prepares its reservations at the first fault.
         assert_eq!(value(&of("quicksilver-sync-1").unwrap(), "allocation.form"), "\"superpage\"");
         assert!(of("base").is_none() && of("hugetlb").is_none());

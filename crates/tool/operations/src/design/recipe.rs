@@ -6,7 +6,7 @@ use std::fmt;
 
 use design::{Design, designs, diff};
 use host::{Root, Thp};
-use launch::{Ahead, Executor, Memory, Pages, Recipe};
+use launch::{Advice, Ahead, Executor, Memory, Pages, Recipe};
 use live::Fresh;
 use policy::rules::Prefault;
 use policy::{Criterion, Launch, LaunchPages, Policy, Rule, Scale};
@@ -169,8 +169,17 @@ pub fn from_design(
     let (ahead, mut notes) = ahead(&plan, pages, size);
     notes.extend(kernel_notes(design, &plan, executor, by_fault, kernel));
     let design = Some(name.clone());
-    let recipe =
-        Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
+    let is_transparent = plan.pages == LaunchPages::Transparent;
+    let advice = if is_transparent && plan.compacts { Advice::All } else { Advice::Contiguous };
+    let recipe = Recipe {
+        name: name.clone(),
+        memory,
+        advice,
+        ahead,
+        design,
+        executor,
+        ..Recipe::new(pages)
+    };
     Ok((recipe, notes))
 }
 
@@ -229,7 +238,7 @@ pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
         )));
     }
     recipe.approximate = deciding.is_some();
-    recipe.pages = of_design.pages;
+    (recipe.pages, recipe.advice) = (of_design.pages, of_design.advice);
     if recipe.memory.is_empty() {
         recipe.memory = of_design.memory;
     }

@@ -179,6 +179,7 @@ pub const TRANSPARENT: Launch = Launch {
     prezero: false,
     prefault: Prefault::None,
     is_whole: true,
+    compacts: false,
 };
 
 /// Daemons that a design lacks do nothing if they are asked.

@@ -2,7 +2,7 @@
 
 use design::Design;
 use superpage_policy::rules::Effort;
-use superpage_policy::{Action, Daemon, Event, Facts, Reads, Result as Ended, Wait};
+use superpage_policy::{Action, Daemon, Event, Facts, Launch, Reads, Result as Ended, Wait};
 
 use super::common::{TRANSPARENT, launched};
 use super::dsl::*;
@@ -64,7 +64,7 @@ pub fn table() -> Table {
     table.extend(splits());
     table.extend(collapses());
     table.extend(sampling(TRACE, (6 * S, 3 * S), 100));
-    table.extend(launched(TRANSPARENT));
+    table.extend(launched(Launch { compacts: true, ..TRANSPARENT }));
     table
 }
 

@@ -263,10 +263,11 @@ fn thp(thp: &Thp, scan: &Scan) -> Table {
 const NOT_HERE: [Daemon; 3] = [Daemon::Evacuate, Daemon::Fill, Daemon::Sample];
 
 /// No daemon zeroes or recovers memory.
-fn rest() -> Table {
+fn rest(thp: &Thp) -> Table {
     let none = idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE);
     let zero = idle("idle time: nothing is zeroed ahead", NO_DAEMON, &[Daemon::Prezero]);
-    let launch = launched(TRANSPARENT);
+    let compacts = !matches!(thp.effort, Effort::None | Effort::Wake);
+    let launch = launched(Launch { compacts, ..TRANSPARENT });
     let bloat = idle("zeros stay (max_ptes_none 511)", UNDERUSED, &[Daemon::Recover]);
     [none, zero, bloat, sequence(), launch].into_iter().flatten().collect()
 }
@@ -278,7 +279,7 @@ pub fn table(preset: &str) -> Option<Table> {
     let modern = |design: Thp| -> Table {
         let settings =
             [physical(PHYSICAL), path(PATH), zeroing(ZEROES), daemons(&PERIODS), reads(&[])];
-        thp(&design, &KHUGEPAGED).into_iter().chain(rest()).chain(settings).collect()
+        thp(&design, &KHUGEPAGED).into_iter().chain(rest(&design)).chain(settings).collect()
     };
     Some(match preset {
         "linux-6" => modern(LINUX_6),
@@ -301,7 +302,7 @@ fn mthp() -> Table {
         reads(&[Reads::ABSENT]),
     ];
     let design = Thp { small: Some(4), ..LINUX_6 };
-    thp(&design, &KHUGEPAGED).into_iter().chain(rest()).chain(settings).collect()
+    thp(&design, &KHUGEPAGED).into_iter().chain(rest(&design)).chain(settings).collect()
 }
 
 fn linux_43() -> Table {
@@ -314,7 +315,7 @@ fn linux_43() -> Table {
         daemons(&[(Daemon::Scan, 10 * S), (Daemon::Reclaim, 100 * MS)]),
         reads(&[]),
     ];
-    thp(&design, &KHUGEPAGED).into_iter().chain(rest()).chain(settings).collect()
+    thp(&design, &KHUGEPAGED).into_iter().chain(rest(&design)).chain(settings).collect()
 }
 
 #[rustfmt::skip]
