@@ -1,7 +1,7 @@
 //! Formats reports and figures as text. Pure.
 
 use lab::analysis::{Figures, end, explain, figures, speedup};
-use lab::{MemoryPart, Report};
+use lab::{End, MemoryPart, Report};
 use mm_sim::Cause;
 use report::format::{clipped, known};
 use report::sig3::{self as three, percent};
@@ -147,7 +147,7 @@ pub fn run(report: &Report) -> String {
     }
     text += &ledger(report);
     text += &parts(&[report]);
-    text + &ends([report])
+    text + &ends(&[report])
 }
 
 /// Formats the number of walks, and the cycles waited for them as shares of all cycles and of those outside the kernel.
@@ -210,7 +210,7 @@ pub fn compare(reports: &[Report]) -> String {
             known(one.faults, percent),
             known(one.upkeep, percent),
             one.superpages.to_string(),
-            known(one.coverage, percent),
+            ended(known(one.coverage, percent)),
             known(one.bloat, three::ratio),
             known(one.daemons, percent),
         ];
@@ -226,8 +226,9 @@ pub fn compare(reports: &[Report]) -> String {
         true => String::new(),
         false => format!("{}: a bound that no system reaches\n", bounds.join(", ")),
     };
-    let parts = parts(&reports.iter().collect::<Vec<_>>());
-    format!("{}\n{lines}{parts}{}\n{bounds}{COLUMNS}\n", experiment(base), ends(reports))
+    let all: Vec<&Report> = reports.iter().collect();
+    let (parts, ends) = (parts(&all), ends(&all));
+    format!("{}\n{lines}{parts}{ends}\n{bounds}{COLUMNS}\n", experiment(base))
 }
 
 /// Says which run did not complete, and why.
@@ -235,11 +236,16 @@ pub fn end_of(report: &Report) -> Option<String> {
     end(&report.end).map(|end| format!("{} {end}", report.cell.design))
 }
 
-/// Formats notes on incomplete runs.
-fn ends<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
+/// Formats notes on incomplete runs, and what would let them complete.
+fn ends(reports: &[&Report]) -> String {
     let line = |end: String| format!("* {end}; its figures are of the part it ran\n");
-    let lines: String = reports.into_iter().filter_map(end_of).map(line).collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
+    let lines: String = reports.iter().copied().filter_map(end_of).map(line).collect();
+    let is_full = |report: &&Report| matches!(report.end, End::OutOfMemory { .. });
+    let remedy = match reports.iter().any(is_full) {
+        true => "to run to the end where memory ran out: more --memory, or --swap\n",
+        false => "",
+    };
+    if lines.is_empty() { lines } else { format!("\n{lines}{remedy}") }
 }
 
 /// Explains why the fastest system was faster than the first, and what held the others back.

@@ -58,23 +58,34 @@ pub(crate) fn range(key: &str) -> Option<&'static str> {
 pub(crate) fn warnings(design: &Design) -> Vec<Problem> {
     let rules = warnings::RULES.iter().filter(|rule| (rule.broken)(&design.rules));
     let entries = write::entries(design);
-    let problem = |rule: &Rule| problem(&entries, design, rule.keys[0], rule.says, &|_| true);
+    let problem = |rule: &Rule| problem(&entries, design, rule.keys, rule.says, &|_| true);
     rules.map(problem).collect()
 }
 
-/// An error or warning about a key: its value and the text. A text may speak of the pages of the design's largest size.
-/// `is_set`: whether the design's author wrote a key.
+/// An error or warning about the first of `keys`: its value and the text. A text may speak of the pages of the design's
+/// largest size. `is_set`: whether the design's author wrote a key. A default is wrong because of one of the other keys,
+/// which is named.
 fn problem(
     entries: &[Entry],
     design: &Design,
-    key: &str,
+    keys: &[&str],
     says: &str,
     is_set: &dyn Fn(&str) -> bool,
 ) -> Problem {
-    let value = entries.iter().find(|entry| entry.key == key);
-    // A name has no default.
-    let default = if is_set(key) || key == "name" { "" } else { " (default)" };
-    let value = value.map_or(String::new(), |entry| format!("{}{default}: ", entry.value));
+    let of = |key: &str| entries.iter().find(|entry| entry.key == key);
+    let key = keys[0];
+    let cause = || keys.iter().filter(|key| is_set(key)).find_map(|key| of(key));
+    let value = match of(key) {
+        None => String::new(),
+        Some(_) if key == "name" && !is_set(key) => "missing: ".to_string(),
+        Some(entry) if is_set(key) => format!("{}: ", entry.value),
+        Some(entry) => match cause() {
+            Some(cause) => {
+                format!("{} (default, beside {} = {}): ", entry.value, cause.key, cause.value)
+            }
+            None => format!("{} (default): ", entry.value),
+        },
+    };
     let what = value + &says.replace(PAGES, &pages_of(design));
     Problem { line: None, key: key.to_string(), what }
 }
@@ -95,12 +106,13 @@ const NAME: &str = "must be lower-case letters, digits, dots and dashes, and beg
 const SUMMARY: &str = "must be one line, without control characters";
 
 /// Returns an error for each violated rule, with the rule's keys. `is_set`: whether the design's author wrote a key.
+/// Rules about invalid sizes and another key follow from the error of the sizes, and are left out.
 pub(crate) fn broken(
     design: &Design,
     is_set: &dyn Fn(&str) -> bool,
 ) -> Vec<(&'static [&'static str], Problem)> {
     let entries = write::entries(design);
-    let problem = |key: &str, says: &str| problem(&entries, design, key, says, is_set);
+    let problem = |keys: &[&str], says: &str| problem(&entries, design, keys, says, is_set);
     let texts = [
         ("name", NAME, predicates::bad_name(&design.name)),
         ("summary", SUMMARY, design.summary.contains(char::is_control)),
@@ -110,9 +122,12 @@ pub(crate) fn broken(
         let (limit, amount) = ((*limit)?, (*amount)?);
         (amount < limit.min || amount > limit.max).then_some((key.as_str(), limit.says))
     });
-    let single = texts.chain(limits).map(|(key, says)| (&[][..], problem(key, says)));
-    let rules = rules().filter(|rule| (rule.broken)(&design.rules));
-    single.chain(rules.map(|rule| (rule.keys, problem(rule.keys[0], rule.says)))).collect()
+    let single = texts.chain(limits).map(|(key, says)| (&[][..], problem(&[key], says)));
+    let bad_sizes = predicates::bad_sizes(&design.rules);
+    let follows =
+        |rule: &&Rule| bad_sizes && rule.keys.len() > 1 && rule.keys.contains(&predicates::SIZES);
+    let rules = rules().filter(|rule| (rule.broken)(&design.rules) && !follows(rule));
+    single.chain(rules.map(|rule| (rule.keys, problem(rule.keys, rule.says)))).collect()
 }
 
 pub(crate) fn problems(design: &Design) -> Vec<Problem> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use units::Pid;
+
 use crate::{Root, process};
 
 /// What else a machine did during a measurement. `None` means unknown.
@@ -27,17 +29,20 @@ const QUIET_CPUS: f64 = 0.1;
 const QUIET_STOLEN: f64 = 0.02;
 
 impl Neighbours {
-    /// Says what others did, if it disturbs; `None`: they did little, or nothing is known.
+    /// Says what others did during the runs of a comparison, if it disturbs; `None`: they did little, or nothing is known.
     pub fn line(&self) -> Option<String> {
+        let found = self.found("during the runs")?;
+        Some(format!("{found}: equal runs differ more than on an idle machine"))
+    }
+
+    /// Says what others did `when` it was measured, if it disturbs, without the consequence.
+    pub fn found(&self, when: &str) -> Option<String> {
         if !self.disturbed() {
             return None;
         }
         let mut parts = Vec::new();
         if let Some(busy) = self.others_cpus {
-            parts.push(format!(
-                "other programs used {busy:.1} of {} CPUs during the runs",
-                self.cpus
-            ));
+            parts.push(format!("other programs used {busy:.1} of {} CPUs {when}", self.cpus));
         }
         if let Some(stolen) = self.stolen.filter(|share| *share > QUIET_STOLEN) {
             parts.push(format!(
@@ -48,8 +53,7 @@ impl Neighbours {
         if let Some(load) = self.load_before {
             parts.push(format!("load average {load:.1} before"));
         }
-        let parts = parts.join("; ");
-        Some(format!("{parts}: equal runs differ more than on an idle machine"))
+        Some(parts.join("; "))
     }
 
     /// Whether others used enough CPU time to disturb a measurement.
@@ -63,6 +67,8 @@ impl Neighbours {
 /// The start of a measurement.
 #[derive(Debug, Clone)]
 pub struct Before {
+    /// Running processes that are measured.
+    measured: Vec<Pid>,
     load: Option<f64>,
     cpus: u64,
     at: Option<Times>,
@@ -76,18 +82,23 @@ struct Times {
     /// Neither idle nor stolen.
     busy: u64,
     stolen: u64,
-    /// Those of this process and of the children that it waited for.
+    /// Those of this process, of the measured ones, and of the children that they waited for.
     own: u64,
     cpus: u64,
 }
 
 impl Before {
-    /// Reads the load average and the CPU times.
+    /// Reads the load average and the CPU times, for a measurement on children of this process.
     pub fn read(root: &Root) -> Self {
+        Self::read_for(root, &[])
+    }
+
+    /// The same for a measurement on running processes. What others did is unknown if one of them ends.
+    pub fn read_for(root: &Root, measured: &[Pid]) -> Self {
         let load = root.read("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split_whitespace().next()?.parse().ok());
-        let at = Times::read(root);
-        Self { load, cpus: at.map_or(0, |at| at.cpus), at }
+        let at = Times::read(root, measured);
+        Self { measured: measured.to_vec(), load, cpus: at.map_or(0, |at| at.cpus), at }
     }
 
     /// Says that others load the machine; `None`: they do not, or nothing is known. The load average alone does not tell:
@@ -105,7 +116,8 @@ impl Before {
 
     /// What others did since.
     pub fn until_now(&self, root: &Root) -> Neighbours {
-        let passed = self.at.zip(Times::read(root)).and_then(|(before, now)| now.since(before));
+        let now = Times::read(root, &self.measured);
+        let passed = self.at.zip(now).and_then(|(before, now)| now.since(before));
         Neighbours {
             cpus: self.cpus,
             load_before: self.load,
@@ -119,7 +131,7 @@ impl Before {
 }
 
 impl Times {
-    fn read(root: &Root) -> Option<Self> {
+    fn read(root: &Root, measured: &[Pid]) -> Option<Self> {
         let stat = root.read("/proc/stat").ok()?;
         let numbers = |line: &str| -> Option<Vec<u64>> {
             line.split_whitespace().skip(1).map(|number| number.parse().ok()).collect()
@@ -135,8 +147,11 @@ impl Times {
         };
         let cpus = stat.lines().filter(is_cpu).count() as u64;
         let busy = user + nice + system + irq + softirq;
-        let own = process::own_stat(root).ok()?;
-        let own = own.cpu_ticks + own.children_cpu_ticks;
+        let of = |stat: process::Stat| stat.cpu_ticks + stat.children_cpu_ticks;
+        let mut own = of(process::own_stat(root).ok()?);
+        for pid in measured {
+            own += of(process::stat(root, *pid).ok()?);
+        }
         Some(Self { all: busy + idle + iowait + stolen, busy, stolen, own, cpus })
     }
 
@@ -192,6 +207,25 @@ mod tests {
         assert_eq!(before.warning(&quiet), None);
         let idle = Neighbours { others_cpus: Some(0.05), stolen: Some(0.0), ..found };
         assert_eq!(idle.line(), None);
+    }
+
+    #[test]
+    fn measured_processes_are_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let service = |own: &str| {
+            std::fs::create_dir_all(dir.path().join("proc/9")).unwrap();
+            let text = format!("9 (served) R 1 9 9 0 -1 0 0 0 0 0 {own} 20 0 1 0 5\n");
+            std::fs::write(dir.path().join("proc/9/stat"), text).unwrap();
+        };
+        service("50 0 0 0");
+        let before = root(dir.path(), "100 0 100 800 0 0 0 0 0 0", "10 10 10 10");
+        let before = Before::read_for(&before, &[Pid(9)]);
+        // Of 300 busy ticks 100 are ours and 120 the service's.
+        let after = root(dir.path(), "300 0 200 880 0 0 0 20 0 0", "30 10 80 20");
+        service("150 20 0 0");
+        assert_eq!(before.until_now(&after).others_cpus, Some(80.0 / 400.0 * 2.0));
+        std::fs::remove_file(dir.path().join("proc/9/stat")).unwrap();
+        assert_eq!(before.until_now(&after).others_cpus, None);
     }
 
     #[test]

@@ -131,6 +131,19 @@ fn an_end_before_the_end_is_told_also_where_nobody_reads_the_output() {
 }
 
 #[test]
+fn a_killed_run_is_marked_at_its_coverage_and_told_what_it_lacks() {
+    let compare = ["compare", "-d", "linux-4.3", "-w", "gups:size=64M", "--memory"];
+    let row = |text: &str| {
+        text.lines().find(|line| line.trim_start().starts_with("linux-4.3 ")).unwrap().to_string()
+    };
+    let (killed, whole) =
+        (fine(&[&compare[..], &["32M"]].concat()), fine(&[&compare[..], &["1G"]].concat()));
+    assert!(row(&killed).contains(" %*"), "{killed}");
+    assert!(killed.contains("more --memory, or --swap"), "{killed}");
+    assert!(!whole.contains('*') && !whole.contains("--swap"), "{whole}");
+}
+
+#[test]
 fn swap_holds_as_much_as_it_was_given() {
     let run = |swap: &str| {
         let short = ["-w", "touch:size=48M,iterations=1", "--memory", "32M", "--swap", swap];

@@ -242,8 +242,19 @@ fn a_value_that_the_file_does_not_set_is_called_the_default() {
     };
     let rest =
         "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\", or effort = \"none\"";
-    assert_eq!(what("mapping.scan = {}"), format!("\"direct-retry\" (default): {rest}"));
+    let default = "\"direct-retry\" (default, beside memory.reclaim = \"none\")";
+    assert_eq!(what("mapping.scan = {}"), format!("{default}: {rest}"));
     assert_eq!(what("mapping.scan.effort = \"direct\""), format!("\"direct\": {rest}"));
+}
+
+#[test]
+fn sizes_in_the_wrong_order_are_one_error() {
+    let found = problems(&text(RESERVE, "allocation.sizes = [\"2M\", \"64K\"]"));
+    let keys: Vec<&str> = found.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["allocation.sizes"], "{found:?}");
+    // Sizes that are valid, and too small for the other key.
+    let found = problems(&text(RESERVE, "allocation.sizes = [\"64K\"]"));
+    assert!(found.iter().any(|one| one.key == "mapping.when"), "{found:?}");
 }
 
 /// Returns every key that has a limit, from a design with every table, once for each value of the

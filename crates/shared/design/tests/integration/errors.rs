@@ -130,7 +130,17 @@ fn conditions_do_not_overflow() {
 
 #[test]
 fn a_design_without_a_name_is_none() {
-    assert!(lines("")[0].starts_with("my.toml:1: name: \"\": must be lower-case"));
+    assert!(lines("")[0].starts_with("my.toml:1: name: missing: must be lower-case"));
+    assert!(lines("name = \"\"")[0].starts_with("my.toml:1: name: \"\": must be lower-case"));
+}
+
+#[test]
+fn a_default_that_is_wrong_names_the_key_that_makes_it_so() {
+    let text =
+        "name = \"x\"\n\n[allocation]\nform = \"reservation\"\n[mapping]\nwhen = \"prepared\"\n";
+    let found = lines(text);
+    let start = "my.toml:4: deallocation.when: \"under-pressure\" (default, beside allocation.form = \"reservation\"): ";
+    assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
 }
 
 #[test]

@@ -121,7 +121,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let (processes, left_out) = ::advise::largest(&root, selected.processes, MAX_PROCESSES);
     check(&root, &processes)?;
     let prices = prices(args.prices.as_deref())?;
+    let pids: Vec<_> = processes.iter().map(|process| process.pid).collect();
+    let before = host::Before::read_for(&root, &pids);
     let looks = look(&root, &processes, Duration::from_secs(args.seconds), &prices);
+    let load = before.until_now(&root);
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for (process, look) in processes.iter().zip(looks) {
         match look {
@@ -164,6 +167,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
         if left_out > 0 {
             exit::say(&format!("{left_out} more processes, with less memory, were not sampled"));
+        }
+        if let Some(others) = words::others(&load) {
+            exit::say(&others);
         }
     }
     Ok(if unknown { Done::Negative } else { Done::Fine })

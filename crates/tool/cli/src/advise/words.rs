@@ -58,10 +58,33 @@ pub fn process(advice: &Advice, top: usize) -> String {
     }
     text += &format!("hotness: CPU clock samples; {}\n", not_used(look));
     text += &remedies(&advice.remedies, usize::MAX);
-    match can_be_managed(advice) {
-        true => text + &proof(&format!("--pid {}", process.pid)),
-        false => text,
+    if !can_be_managed(advice) {
+        return text;
     }
+    let eligible = ByteSize(advice.on_base_pages.bytes() + advice.on_superpages.bytes());
+    text + &filled(advice.extra_bytes, eligible) + &proof(&format!("--pid {}", process.pid))
+}
+
+/// How the memory that all superpages add relates to what `manage --once` adds; empty if it adds all of it. The share is
+/// of the memory that superpages can hold, so that it suffices as one of all memory.
+fn filled(extra: ByteSize, eligible: ByteSize) -> String {
+    let share = extra.bytes() as f64 / eligible.bytes().max(1) as f64;
+    if share <= manage::FILL {
+        return String::new();
+    }
+    let percent = (100.0 * share).ceil().min(100.0);
+    format!(
+        "  {extra} more memory is for all superpages, as from a restart; manage --once leaves out the sparsest ones, unless \
+         with --fill {percent}%\n"
+    )
+}
+
+/// Says that other programs used CPUs while processes were sampled; `None`: they did not, or nothing is known.
+pub fn others(load: &host::Neighbours) -> Option<String> {
+    let found = load.found("while the processes were sampled")?;
+    Some(format!(
+        "{found}: the intervals do not cover what others do to shared caches; repeat it on a quieter machine"
+    ))
 }
 
 /// The order of a table's rows, and how to see all of them.
@@ -328,6 +351,28 @@ mod tests {
     fn the_order_of_rows_and_the_flag_that_shows_all_are_told() {
         assert_eq!(order("regions", 3, 8, "by x"), "regions by x\n");
         assert_eq!(order("regions", 11, 8, "by x"), "8 of 11 regions, by x; all: --top 11\n");
+    }
+
+    #[test]
+    fn memory_of_all_superpages_is_told_apart_from_that_of_manage_once() {
+        let mib = ByteSize::mib;
+        assert_eq!(filled(mib(3), mib(100)), "");
+        let said = filled(mib(25), mib(400));
+        assert!(said.contains("25 MiB") && said.contains("--fill 7%"), "{said}");
+        assert!(filled(mib(9), mib(1)).contains("--fill 100%"));
+    }
+
+    #[test]
+    fn others_are_named_where_they_used_cpus() {
+        let load = host::Neighbours {
+            cpus: 2,
+            load_before: Some(2.5),
+            others_cpus: Some(1.1),
+            stolen: None,
+        };
+        let said = others(&load).unwrap();
+        assert!(said.contains("1.1 of 2 CPUs") && said.contains("load average 2.5"), "{said}");
+        assert_eq!(others(&host::Neighbours { others_cpus: Some(0.0), ..load }), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use experiment::running::analysis::{Analysis, Summary, analyse};
 use experiment::running::document::Document;
-use experiment::running::html::{bias, obstacle, service};
+use experiment::running::html::{bias, disturbed, obstacle, service};
 use experiment::running::procedure::{Left, LeftAs, Stopped};
 use experiment::verdict::{Terms, Verdict, floor_text};
 use host::Root;
@@ -243,6 +243,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.push(floor_text(floor));
     }
     notes.extend(to_decide(document, analysis));
+    notes.extend(disturbed(document, analysis));
     let mut discarded: Vec<(u32, String)> = Vec::new();
     for arm in &analysis.arms {
         let told =
@@ -309,7 +310,7 @@ fn to_decide(document: &Document, analysis: &Analysis) -> Option<String> {
     let (more, begun) = (more.max()?, analysis.rounds + analysis.dropped_rounds);
     let blocks = (2 * analysis.rounds + more).max(document.settings.rule.max_runs);
     let seconds = f64::from(more) / 2.0 * analysis.round_seconds / f64::from(begun.max(1));
-    let minutes = ((analysis.round_seconds + seconds) * 1.2 / 60.0).ceil();
+    let minutes = ((document.elapsed_seconds + seconds) * 1.2 / 60.0).ceil();
     Some(format!(
         "to decide open verdicts, about {} more is needed: --max-runs {blocks} --max-time {minutes}m",
         words::seconds(seconds)

@@ -1,6 +1,7 @@
 //! `superpage design check`: validate design files.
 
 use design::{Design, DesignError};
+use report::format::counted;
 use serde_json::json;
 
 use crate::exit::{self, Done, Failure};
@@ -48,7 +49,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         };
         bad += usize::from(name.is_none());
         if let Some(name) = name.as_ref().filter(|_| !args.json) {
-            exit::print(&format!("{file}: ok: {name}\n"))?;
+            let with = match warnings.len() {
+                0 => String::new(),
+                count => format!(", {}", counted(count, "warning", "warnings")),
+            };
+            exit::print(&format!("{file}: ok{with}: {name}\n"))?;
         }
         if !args.json {
             warnings

@@ -362,7 +362,12 @@ fn undo(
 fn text(document: &Document) -> String {
     let mut lines = Vec::new();
     match &document.work {
-        Work::Planned { processes } => processes.iter().for_each(|one| planned(one, &mut lines)),
+        Work::Planned { processes } => {
+            processes.iter().for_each(|one| planned(one, &mut lines));
+            let made = processes.iter().filter(|one| one.forbidden.is_empty());
+            let superpages = made.map(|one| one.superpages).sum();
+            lines.extend(words::may_wait(superpages).map(str::to_string));
+        }
         Work::Collapsed { processes } => {
             processes.iter().for_each(|one| collapsed(one, &mut lines));
         }

@@ -12,7 +12,7 @@ use report::format::{clipped, escaped, known, name};
 use services::AddressSpace;
 use units::ByteSize;
 
-use super::state::{Line, Memory, Query, RowKey, Screen, Sort, State, View, Within};
+use super::state::{Line, Memory, NO_UNIT, Query, RowKey, Screen, Sort, State, View, Within};
 
 /// Lines above the rows: three of the machine, one of the view, one with the names of the columns.
 const HEAD: u16 = 5;
@@ -341,7 +341,7 @@ fn row(line: &Line, width: usize) -> String {
     if is_wide {
         text += &format!(" {:>5}", known_short(line.faults.1, per_second));
     }
-    let words = line.name.as_deref().unwrap_or("(no unit)");
+    let words = line.name.as_deref().unwrap_or(NO_UNIT);
     let left = width.saturating_sub(text.chars().count() + 1);
     match &line.place {
         Some((unit, cgroup)) if is_wide => {

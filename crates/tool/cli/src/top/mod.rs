@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use host::Root;
-use monitor::{Budget, Sample, Sampler};
+use monitor::{Budget, Row, Sample, Sampler, Unread};
 use operations::signals::{self, Interrupting};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use report::format;
@@ -126,12 +126,30 @@ fn table(sample: &Sample, view: View, sort: Sort) -> String {
     };
     let unread = draw::unread_words(sample);
     if !unread.is_empty() {
-        text += &format!("\n{}\n", unread.trim_start_matches(", "));
+        text += &format!("\n{}\n{}", unread.trim_start_matches(", "), denied(sample));
+    }
+    if view == View::Units && sample.units.iter().all(|group| group.unit.is_none()) {
+        text += "no process is of a systemd unit here; --view processes or --view cgroups has the rows\n";
     }
     for unknown in sample.machine.unknown.iter().chain(&sample.unknown) {
         text += &format!("unknown: {unknown}\n");
     }
     text
+}
+
+/// Names the first processes without permission, and what reading them takes; empty if there are none.
+fn denied(sample: &Sample) -> String {
+    let is_denied = |row: &&Row| row.memory.is_none() && row.unread == Some(Unread::Denied);
+    let name = |row: &Row| format!("{} {}", row.pid, format::name(&row.name, 15));
+    let all: Vec<String> = sample.processes.iter().filter(is_denied).map(name).collect();
+    let more = if all.len() > MOST_DENIED { ", ..." } else { "" };
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(
+            "no permission for {}{more}: it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, which root may lack in a container\n",
+            all[..all.len().min(MOST_DENIED)].join(", ")
+        ),
+    }
 }
 
 fn cells(line: &Line) -> Vec<String> {
@@ -158,9 +176,12 @@ fn cells(line: &Line) -> Vec<String> {
         rate(line.all_faults()),
         rate(line.faults.1),
         format::known(line.age, |age| format!("{age:.1} s")),
-        format::name(line.name.as_deref().unwrap_or("-"), 80),
+        format::name(line.name.as_deref().unwrap_or(state::NO_UNIT), 80),
     ]
 }
+
+/// Most processes without permission that are named.
+const MOST_DENIED: usize = 3;
 
 /// What threads send to the screen.
 enum News {
@@ -318,10 +339,22 @@ mod tests {
         assert!(lines[1].ends_with(r"e\u{1b}[31mvil"), "{text}");
         assert!(lines[1].contains("75 %") && lines[1].contains("30 MiB"), "{text}");
         assert!(lines[2].contains("unknown") && lines[2].ends_with("prog2"), "{text}");
-        assert!(text.ends_with("\n1 no permission\n"), "{text}");
+        let said = "\n1 no permission\nno permission for 2 prog2: it takes CAP_SYS_PTRACE";
+        assert!(text.contains(said), "{text}");
         let text = table(&sample, View::Units, Sort::Name);
+        assert!(!text.contains("--view cgroups"), "{text}");
         assert!(text.lines().nth(1).unwrap().ends_with(" db.service"), "{text}");
         assert!(text.contains("0 of 1"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_without_units_is_told_so() {
+        let mut sample = state::tests::sample(3);
+        sample.processes.iter_mut().for_each(|row| row.unit = None);
+        sample.units = monitor::groups(&sample.processes, monitor::Grouping::Unit);
+        let text = table(&sample, View::Units, Sort::Possible);
+        assert!(text.lines().nth(1).unwrap().ends_with(" (no unit)"), "{text}");
+        assert!(text.lines().last().unwrap().contains("--view cgroups"), "{text}");
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub enum RowKey {
     Group(Option<String>),
 }
 
+/// The name of the row of processes outside every unit.
+pub const NO_UNIT: &str = "(no unit)";
+
 /// A row of any view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {

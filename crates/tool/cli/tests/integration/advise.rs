@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::common::{run, stderr, stdout, superpage};
 
 /// Prices of another machine; whatever they are, some programs gain nothing.
-fn prices() -> String {
+fn prices() -> tempfile::NamedTempFile {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../../docs/schemas/examples/prices-1.json");
     let mut file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     file["processor"] = Value::Null;
-    let path = std::env::temp_dir().join(format!("superpage-prices-{}.json", std::process::id()));
-    std::fs::write(&path, file.to_string()).unwrap();
-    path.display().to_string()
+    let kept = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kept.path(), file.to_string()).unwrap();
+    kept
 }
 
 /// A child that is ended with the test.
@@ -44,14 +44,15 @@ fn cannot(output: &std::process::Output) -> bool {
 
 #[test]
 fn a_program_without_memory_gains_nothing_and_a_sleeper_is_unknown() {
-    let prices = prices();
+    let file = prices();
+    let prices = file.path().to_str().unwrap();
     let busy = child(&["sh", "-c", "while :; do :; done"]);
     let idle = child(&["sleep", "1000"]);
     // However busy the machine is, the shell has its 300 samples.
     let begun = Instant::now();
     loop {
         let pid = busy.0.id().to_string();
-        let output = run(&["advise", &pid, "--for", "4", "--prices", &prices, "--json"]);
+        let output = run(&["advise", &pid, "--for", "4", "--prices", prices, "--json"]);
         if cannot(&output) {
             return;
         }
@@ -75,7 +76,7 @@ fn a_program_without_memory_gains_nothing_and_a_sleeper_is_unknown() {
         break;
     }
     let pid = idle.0.id().to_string();
-    let output = run(&["advise", "--pid", &pid, "--for", "1", "--prices", &prices]);
+    let output = run(&["advise", "--pid", &pid, "--for", "1", "--prices", prices]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(
         stdout(&output).contains("unknown: it used too little CPU time"),
@@ -112,10 +113,11 @@ fn mistakes_are_one_line_each() {
 
 #[test]
 fn a_process_that_ends_meanwhile_is_told() {
-    let prices = prices();
+    let file = prices();
+    let prices = file.path().to_str().unwrap();
     let ending = child(&["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]);
     let pid = ending.0.id().to_string();
-    let output = run(&["advise", &pid, "--for", "40", "--prices", &prices]);
+    let output = run(&["advise", &pid, "--for", "40", "--prices", prices]);
     if cannot(&output) {
         return;
     }

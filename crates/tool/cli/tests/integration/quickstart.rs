@@ -30,6 +30,18 @@ fn a_programs_comparison_has_its_page_too() {
         let mut script = Command::new(dir.path().join("scripts/quickstart"));
         let output = script.args(arguments).env("PATH", &path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let (_, shell) = said.lines().last().unwrap().split_once(" after: ").unwrap();
+        let found = Command::new("sh")
+            .args(["-c", &format!("{shell}; command -v superpage")])
+            .output()
+            .unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        assert_eq!(
+            found.trim_end(),
+            dir.path().join("target/debug/superpage").to_str().unwrap(),
+            "{said}"
+        );
         String::from_utf8(output.stdout).unwrap().trim_end().to_string()
     };
     let page = dir.path().join("target/quickstart.html");

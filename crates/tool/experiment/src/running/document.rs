@@ -47,6 +47,9 @@ pub struct Document {
     /// Seconds from the first block to the last.
     #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
+    /// What else the machine did during the blocks, the service's clients included; `None`: not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<host::Neighbours>,
     /// How the memory was left; `null` before the end.
     pub left: Option<Left>,
 }
@@ -106,6 +109,7 @@ impl Document {
             stopped: ran.stopped,
             looks: ran.looks,
             elapsed_seconds: ran.elapsed_seconds,
+            neighbours: None,
             left: None,
         }
     }

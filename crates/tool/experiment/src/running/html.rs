@@ -11,6 +11,7 @@ use report::{frame, marks};
 
 use super::analysis::{Analysis, Summary};
 use super::document::Document;
+use super::metric::Per;
 use super::procedure::{Block, Purpose};
 use crate::document::machine_line;
 use crate::stats::Better;
@@ -50,15 +51,18 @@ pub fn service(document: &Document) -> String {
 
 /// Says what the difference of the arms does not show. See docs/decisions/running-services.md#3.
 pub fn bias(analysis: &Analysis) -> String {
+    let blocks = format::counted(analysis.counts.as_found, "block", "blocks");
+    let found =
+        format!("in {blocks} before all others (at one time only: these ratios have no interval)");
     let measured = match (analysis.split_over_found, analysis.superpages_over_found) {
         (Some(split), Some(superpages)) => format!(
-            "; against the base pages that were found, in blocks before all others, base pages from a split were {}x as \
-             good, and superpages {}x",
+            "; against the base pages that were found, {found}, base pages from a split were {}x as good, and superpages \
+             {}x",
             format::ratio(split),
             format::ratio(superpages)
         ),
         (Some(split), None) => format!(
-            "; they were {}x as good as the base pages that were found, in blocks before all others",
+            "; they were {}x as good as the base pages that were found, {found}",
             format::ratio(split)
         ),
         (None, _) => String::new(),
@@ -73,6 +77,22 @@ pub fn bias(analysis: &Analysis) -> String {
         }
     };
     format!("{what}{measured}")
+}
+
+/// Says that other programs disturbed the comparison; `None`: they did not, or nothing is known.
+pub fn disturbed(document: &Document, analysis: &Analysis) -> Option<String> {
+    let found = document
+        .neighbours?
+        .found("during the blocks (clients of the service on this machine count)")?;
+    let is_undecided =
+        |one: &super::analysis::Judgement| matches!(one.verdict, Verdict::Undecided { .. });
+    let remedy = match document.metric.per {
+        Some(Per::Second) if analysis.judgements.iter().any(is_undecided) => {
+            "; --metric-per cpu-second counts per CPU time of the service, which others disturb less"
+        }
+        _ => "",
+    };
+    Some(format!("{found}: equal blocks differ more than on an idle machine{remedy}"))
 }
 
 fn header(document: &Document, analysis: &Analysis) -> Element {
@@ -98,6 +118,10 @@ fn header(document: &Document, analysis: &Analysis) -> Element {
         .add(el("p").class("small").text(machine_line(&document.machine)))
         .add(el("div").class("verdicts").all(cards))
         .add(el("p").class("small").text(format!("Bias: {}.", bias(analysis))))
+        .all(
+            disturbed(document, analysis)
+                .map(|load| el("p").class("small").text(format!("⚠ {load}"))),
+        )
 }
 
 fn value_axis(document: &Document) -> Option<Axis> {

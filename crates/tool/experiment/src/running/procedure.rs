@@ -42,7 +42,7 @@ pub struct Settings {
     pub warm_ups: u32,
     /// The stopping rule; a run is a block.
     pub rule: Rule,
-    /// Time limit in seconds for all measured blocks together.
+    /// Time limit in seconds, from the first block to the last switch back. One round is always made.
     #[serde(deserialize_with = "units::elapsed")]
     pub max_seconds: f64,
     /// Mean duration of a block in seconds, without the metric's own. The blocks of a round have 0.5 to 1.5 times this, so
@@ -54,14 +54,6 @@ pub struct Settings {
     pub settle_seconds: f64,
     /// Bounds of the coverage.
     pub bounds: Bounds,
-}
-
-impl Settings {
-    /// Returns the estimated seconds before the first round, without the time of switches.
-    pub fn seconds_before(&self, arms: usize) -> f64 {
-        let of_arms = arms as f64 * (self.block_seconds + self.settle_seconds);
-        f64::from(self.warm_ups) * (f64::from(AS_FOUND_PER_WARM_UP) * self.block_seconds + of_arms)
-    }
 }
 
 /// Shares of eligible memory on superpages that are evidence about an arm.
@@ -213,6 +205,13 @@ pub enum Event<'a> {
     Ended(&'a Block),
     /// A round ended.
     Round(&'a Progress),
+    /// The time limit is too short for a verdict. Told after the warm-ups, from whose durations it is known.
+    Short {
+        /// Estimated seconds of one round, which is always made, with what is before and after it.
+        one_round: f64,
+        /// The same of two, which give an interval.
+        two_rounds: f64,
+    },
 }
 
 /// All blocks, in order.
@@ -367,14 +366,32 @@ impl Running<'_, '_, '_> {
         }
         let rule = &settings.rule;
         let from = self.clock.now();
+        let before = from.saturating_sub(self.began).as_secs_f64();
         let mut schedule = Schedule::new(arms.len() as u32, settings.seed);
+        let length = schedule.block_len();
+        // Seconds of a round beside those of its blocks. In the order ABBA each arm is switched to about once.
+        let switches: f64 = self.switches().sum();
+        let mut beside = length as f64 * settings.settle_seconds
+            + switches / f64::from(settings.warm_ups.max(1));
+        if settings.warm_ups > 0 {
+            let round = beside + length as f64 * settings.block_seconds;
+            let one_round = before + round + self.longest_switch();
+            let two_rounds = one_round + round;
+            if two_rounds > settings.max_seconds {
+                observe(Event::Short { one_round, two_rounds });
+            }
+        }
         let mut random = Random::new(settings.seed, Stream::Padding);
-        let (mut begun, mut dropped) = (0, 0);
-        loop {
-            let length = schedule.block_len();
-            let slots: Vec<Slot> = schedule.by_ref().take(length).collect();
+        let mut block_seconds = || {
             let share = f64::from(random.below(1 << 16)) / f64::from(1 << 16);
-            self.block_seconds = settings.block_seconds * (0.5 + share);
+            settings.block_seconds * (0.5 + share)
+        };
+        let (mut begun, mut dropped, mut next_seconds) = (0, 0, block_seconds());
+        loop {
+            let slots: Vec<Slot> = schedule.by_ref().take(length).collect();
+            let round_began = self.clock.now();
+            self.block_seconds = next_seconds;
+            next_seconds = block_seconds();
             let mut is_whole = true;
             for slot in slots {
                 let arm = &arms[slot.arm as usize];
@@ -389,9 +406,14 @@ impl Running<'_, '_, '_> {
             if dropped > FEW_DROPPED && 2 * dropped > begun {
                 return Ok(Stopped::Dropped);
             }
-            let elapsed = self.clock.now().saturating_sub(from);
-            let limit = Some(Duration::from_secs_f64(settings.max_seconds));
-            let time = Time { elapsed, limit, patience: None };
+            let now = self.clock.now();
+            let round = now.saturating_sub(round_began).as_secs_f64();
+            beside = beside.max(round - length as f64 * self.block_seconds);
+            // The length of the next round's blocks is drawn, so its time is computed here.
+            let ahead = beside + length as f64 * next_seconds + self.longest_switch();
+            let fits = now.saturating_sub(self.began).as_secs_f64() + ahead < settings.max_seconds;
+            let elapsed = now.saturating_sub(from);
+            let time = Time { elapsed, limit: None, patience: None };
             let progress = self.progress(End::Enough);
             observe(Event::Round(&progress));
             let next = stopping::next(&progress, begun, rule, time);
@@ -402,10 +424,10 @@ impl Running<'_, '_, '_> {
                 }
             }
             match next {
-                Next::Block => {}
+                Next::Block if fits => {}
                 Next::Enough => return Ok(Stopped::RuleMet),
                 Next::MaxRuns => return Ok(Stopped::MaxBlocks),
-                Next::MaxTime => return Ok(Stopped::MaxTime),
+                Next::Block | Next::MaxTime => return Ok(Stopped::MaxTime),
             }
         }
     }
@@ -483,6 +505,16 @@ impl Running<'_, '_, '_> {
             true => Ok(()),
             false => Err(Halt::Interrupted),
         }
+    }
+
+    /// Returns the seconds of each switch so far.
+    fn switches(&self) -> impl Iterator<Item = f64> {
+        self.blocks.iter().filter_map(|block| Some(block.switched.as_ref()?.seconds))
+    }
+
+    /// Returns the longest of them; the memory is switched once more after the last block.
+    fn longest_switch(&self) -> f64 {
+        self.switches().fold(0.0, f64::max)
     }
 
     fn progress(&self, end: End) -> Progress {

@@ -29,7 +29,7 @@ pub use switch::{Memories, Plan, Price};
 use crate::Failure;
 use crate::compare::RuleArgs;
 use crate::jobs::arms;
-use crate::reporter::Progress;
+use crate::reporter::{Progress, say};
 use crate::signals::{self, Interrupting};
 use meter::Reader;
 
@@ -319,30 +319,36 @@ impl Request {
         let (question, mut progress) =
             ((metric.better, &judging.margin(None)), Progress::new(self.quiet, "comparing"));
         let mut rounds = 0;
-        // Seconds before the first round, for which alone the limit is.
-        let mut before = None;
-        let observe = &mut |event: Event| match event {
+        let observe = &mut |event: Event| {
+            match event {
             Event::Begins(purpose, arm, seconds) => {
                 let arm = arm.map_or("as found", |arm| arm.name.as_str());
                 let what = match purpose {
                     Purpose::Measured => format!("{arm}, round {}", rounds + 1),
                     Purpose::AsFound | Purpose::WarmUp => format!("{arm}, warm-up"),
                 };
-                let before = match purpose {
-                    Purpose::Measured => *before.get_or_insert(seconds),
-                    Purpose::AsFound | Purpose::WarmUp => {
-                        settings.seconds_before(arms.len()).max(seconds)
-                    }
-                };
-                let most = (before + settings.max_seconds).max(seconds);
+                let most = settings.max_seconds.max(seconds);
                 progress.tell(seconds as u64, Some(most as u64), || what);
             }
+            Event::Short { one_round, two_rounds } if !self.quiet => progress.aside(|| {
+                say(&format!(
+                    "--max-time {:.0}s is too short for a verdict: with warm-ups, one round, which is always made, takes \
+                     about {:.0} s; two, which give an interval, {:.0} s",
+                    settings.max_seconds,
+                    one_round.ceil(),
+                    two_rounds.ceil()
+                ));
+            }),
+            Event::Short { .. } => {}
             Event::Round(_) => rounds += 1,
             Event::Ended(_) => {}
+        }
         };
+        let load = host::Before::read_for(&Root::real(), &pids);
         let ran = session.run(&mut reader, &mut clock, &arms, &settings, question, observe);
         progress.clear();
         let mut document = Box::new(Document::new(subject, ran.map_err(failure)?));
+        document.neighbours = Some(load.until_now(&Root::real()));
         // A service that was interrupted in this, or lost a process, is left as it was found.
         let is_whole = !matches!(
             document.stopped,
