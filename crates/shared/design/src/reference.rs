@@ -147,10 +147,10 @@ fn takes(key: &str, slot: &Slot<'_>, limit: Option<Limit>) -> String {
             format!("a list of {}", words.map(toml_keys::quoted).join(" and "))
         }
         Slot::Flag(_) => bool::allowed(),
-        Slot::Number(_) => with("a whole number"),
+        Slot::Number(_) => range.unwrap_or("a whole number").to_string(),
         Slot::Size(_) => with(&ByteSize::allowed()),
         Slot::Sizes(_) => "a list of sizes, ascending: powers of two from 8K to 512G".to_string(),
-        Slot::Time(_) => with("a time like \"10s\" or \"500ms\""),
+        Slot::Time(_) => with("a time"),
         Slot::Condition(_) => {
             let rule = Rule::from_key(key).expect("a rule for each condition");
             format!("a condition over {}", crate::condition::facts(rule))
@@ -228,10 +228,7 @@ mod tests {
         let of =
             |key: &str| all.iter().find(|help| help.key == key).unwrap_or_else(|| panic!("{key}"));
         let fill = of("preparation.fill-at");
-        assert_eq!(
-            fill.takes,
-            "a whole number, 1 to the pages of the largest of allocation.sizes (512 for 2M)"
-        );
+        assert_eq!(fill.takes, "1 to the pages of the largest of allocation.sizes (512 for 2M)");
         assert_eq!(fill.default, None);
         assert!(
             fill.needs.iter().any(|needs| needs.contains("form = \"reservation\"")),

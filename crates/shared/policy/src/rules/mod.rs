@@ -310,7 +310,7 @@ rules! {
         after_failure: Duration = Duration::from_secs(60), "after-failure", WAIT;
         /// Minimum number of populated base pages of a candidate.
         least_present: u16 = 1, "least-present";
-        /// Maximum number of swapped-out base pages of a candidate (512: unlimited; Linux: max_ptes_swap 64).
+        /// Maximum number of swapped-out base pages of a candidate (Linux: max_ptes_swap 64).
         most_swapped: u16 = 512, "most-swapped", limit(0, 512, "must be 0 to 512 (no limit)");
         /// Whether a candidate must have a recently referenced page.
         referenced: bool = true, "referenced";
@@ -324,7 +324,7 @@ rules! {
         /// Whether faults in the address space wait while a collapse copies (Linux: collapse_huge_page holds mmap_sem
         /// for writing).
         exclusive: bool = true, "exclusive";
-        /// Maximum share of one CPU, per cent (0: unlimited).
+        /// Maximum share of one CPU, per cent.
         cpu_percent: u8 = 0, "cpu-percent", limit(0, 100, "must be 0 (no limit) to 100");
         /// Access sampling, for orders that need it.
         sampling: Option<Sampling> = None, "sampling";
@@ -397,7 +397,7 @@ rules! {
         reclaim: Reclaim = Reclaim::Compaction, "reclaim";
         /// Whether background compaction runs on demand (kcompactd).
         background_compaction: bool = false, "background-compaction";
-        /// Strength of proactive compaction, from 0 (off) to 100 (Linux
+        /// Strength of proactive compaction (Linux
         /// `compaction_proactiveness`).
         proactiveness: u8 = 0, "proactiveness", limit(0, 100, "must be 0 (off) to 100");
         /// Maximum shift of compaction's deferral: after failures, compaction skips up to 2^shift
@@ -518,7 +518,7 @@ rules! {
         blocks: u32 = 10, "blocks", ONE_OR_MORE;
         /// Time between passes.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
-        /// Zeroed share of free memory below which zeroing starts, per mille (1000: always).
+        /// Zeroed share of free memory below which zeroing starts, per mille.
         start_permille: u16 = 1000, "start-permille", limit(1, 1000, "must be 1 to 1000 (1000: always)");
         /// Zeroed share of free memory at which zeroing stops, per mille.
         stop_permille: u16 = 1000, "stop-permille";
@@ -631,7 +631,7 @@ rules! {
         window: Duration = Duration::from_secs(6), "window";
         /// Maximum number of superpages watched per pass.
         superpages: u32 = 500, "superpages", ONE_OR_MORE;
-        /// Free memory below which superpages are watched, per cent (100: always).
+        /// Free memory below which superpages are watched, per cent.
         below_percent: u8 = 100, "below-percent", limit(1, 100, "must be 1 to 100 (100: always)");
     }
 }

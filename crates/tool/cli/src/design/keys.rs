@@ -149,25 +149,25 @@ fn document(help: &KeyHelp, carriers: &Carriers) -> serde_json::Value {
 const OPENING: &str = "\
 # Keys of designs
 
-Every key of a design file, from the code that reads it: `superpage design keys` (`superpage design keys mapping.scan` says
-more of one table). A table in brackets with `-` as its default is optional: without it there is no such daemon, and an empty
-one (`[mapping.scan]` alone) has the defaults below it.
+Printed by `superpage design keys --markdown`. `superpage design keys KEY` and the man page superpage-design(5) have the rules
+too: what a key needs other keys to say. `superpage design check` names the rule that a file breaks.
 
-Numbers of pages are base pages of 4 KiB. Times are whole numbers with ns, us, ms, s, min or h (`\"10s\"`), sizes have K, M or G
-(`\"64K\"`). Conditions are explained in [facts](../facts.md). A \"rule\" is what `superpage design check` refuses a file for.
+Numbers are whole numbers; pages are base pages of 4 KiB. Times have ns, us, ms, s, min or h (`\"10s\"`), sizes K, M or G
+(`\"64K\"`). Conditions are explained in [facts](../facts.md). A table in brackets with `-` as its default is optional: without
+it there is no such daemon, and an empty one (`[mapping.scan]` alone) has the defaults below it.
 
-The laboratory simulates every key. Of `superpage run --design` the last column says what each executor does
-([run](../guide/run.md#designs)): `collapse`, `in-place` and `pool`, in this order; one word if all do the same. `by other means`:
-superpage acts, by another mechanism; `the kernel's rule`: the kernel acts, and a difference is named before the program
-starts; `no`: nothing acts, also named; `refused`: the design is not run, or called approximate. Where it depends on the rest
-of the design, there are several.
+The laboratory simulates every key. The last column is for the executors of `superpage run --design`
+([run](../guide/run.md#designs)): `collapse`, `in-place` and `pool`, in this order, or one entry for all. `means`: superpage acts, by
+another mechanism; `kernel`: the kernel's own rule holds; `no`: nothing acts; `refused`: the design is not run, or called
+approximate. Differences are named before the program starts; `or`: the rest of the design decides.
 ";
 
 /// The page of the guide.
 pub fn markdown() -> String {
     let carriers = Carriers::new();
     let mut text = OPENING.to_string();
-    for help in reference() {
+    let all = reference();
+    for (at, help) in all.iter().enumerate() {
         let is_part = help.kind == KeyKind::Table && !help.key.contains('.')
             || help.key == "estimate"
             || help.key == "profile";
@@ -180,42 +180,48 @@ pub fn markdown() -> String {
             text += "| key | takes | default | meaning | run |\n|---|---|---|---|---|\n";
         }
         if help.kind != KeyKind::Table {
-            text += &line(&help, &carriers);
+            let same = all[..at].iter().find(|other| other.words == help.words);
+            text += &line(help, same, &carriers);
         }
     }
     text
 }
 
-/// A key's line in the guide.
-fn line(help: &KeyHelp, carriers: &Carriers) -> String {
+/// A key's line in the guide. `same` is an earlier key with the same words.
+fn line(help: &KeyHelp, same: Option<&KeyHelp>, carriers: &Carriers) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
-    let mut takes = match help.words.is_empty() {
-        true => help.takes.clone(),
-        false => {
-            let words: Vec<String> =
-                help.words.iter().map(|(word, _)| format!("`\"{word}\"`")).collect();
-            words.join(", ")
-        }
-    };
-    if help.kind == KeyKind::OptionalTable {
-        takes = "a table".to_string();
-    }
     let mut meaning = help.meaning.clone();
-    for (word, says) in &help.words {
-        meaning += &format!("<br>`{word}`: {says}");
-    }
-    for needs in &help.needs {
-        meaning += &format!("<br>Rule: {needs}.");
+    match same {
+        Some(same) if !help.words.is_empty() => {
+            meaning += &format!("<br>Words: as `{}`.", same.key);
+        }
+        _ => {
+            for (word, says) in &help.words {
+                meaning += &format!("<br>`\"{word}\"`: {says}");
+            }
+        }
     }
     let default = match default(help).as_str() {
         "-" => "-".to_string(),
         value => format!("`{value}`"),
     };
-    let each = EXECUTORS.map(|executor| words(&carriers.of(&help.key, executor)));
+    let each = EXECUTORS.map(|executor| {
+        let carried = carriers.of(&help.key, executor);
+        carried.into_iter().map(mark).collect::<Vec<_>>().join(" or ")
+    });
     let run =
         if each.iter().all(|one| *one == each[0]) { each[0].clone() } else { each.join(", ") };
-    let (takes, meaning) = (cell(&takes), cell(&meaning));
+    let (takes, meaning) = (cell(&help.takes), cell(&meaning));
     format!("| `{}` | {takes} | {default} | {meaning} | {run} |\n", name(help))
+}
+
+/// The word of the page's last column, which its opening explains.
+fn mark(carried: Carried) -> &'static str {
+    match carried {
+        Carried::OtherMeans => "means",
+        Carried::Kernel => "kernel",
+        Carried::Yes | Carried::No | Carried::Refused => carried.word(),
+    }
 }
 
 /// The man page superpage-design(5).

@@ -438,15 +438,15 @@ fn signed(error: f64) -> String {
 
 const HEAD: &str = "# The five works, figure by figure
 
-Made by `scripts/works` of [works.toml](works.toml), the published figures and the commands, and works.json, what the commands gave. The
-tests (`cargo test -p superpage --test integration works`) compare numbers: ours with the published one, within the error that the
-row states in works.toml, and what a command prints with what is recorded.
+Made by `scripts/works` of [works.toml](works.toml) (published figures, commands) and works.json (what the commands gave). Tests (`cargo test
+-p superpage --test integration works`) compare ours with the published figure, within the error that works.toml states, and what a command
+prints with what is recorded.
 
 (nightly): `scripts/nightly --part works` runs it. (live): it measures this machine; nothing is compared. (by hand): it needs what this
-repository cannot bring. Fitted: a parameter of the model was set by the figure, so its agreement proves nothing. A table's errors are
-the geometric mean of the factors by which cells are off, less one; checks are cells that came after all parameters. A pair of
-cells counts if the work separates it by more than 5 %, and is in order if ours are so too, at least half as far apart. Spread:
-the highest over the lowest cell of a row (of a curve, for faults). Worst: the cell, not fitted, that is off by most.
+repository cannot bring. Fitted: the figure set a parameter of the model, so its agreement proves nothing. A table's errors are the geometric
+mean of the factors by which cells are off, less one; checks are cells that came after all parameters. A pair of cells counts if the work
+separates it by more than 5 %, and is in order if ours are so too, at least half as far apart. Spread: the highest over the lowest cell of a
+row (of a curve, for faults). Worst: the cell, not fitted, that is off by most.
 ";
 
 fn page(data: &Data, recorded: &Recorded) -> String {
@@ -488,7 +488,7 @@ fn page(data: &Data, recorded: &Recorded) -> String {
             );
         }
         if !work.figure.is_empty() {
-            text += "\n| published thing | command | published | ours | off by | fitted | |\n|---|---|---|---|---|---|---|\n";
+            text += "\n| published thing | command | published | ours | off by | |\n|---|---|---|---|---|---|\n";
         }
         for figure in &work.figure {
             let ours = recorded(&figure.command, &figure.what);
@@ -498,13 +498,12 @@ fn page(data: &Data, recorded: &Recorded) -> String {
             let error = ours.and_then(|ours| figure.error(ours)).map_or("-".to_string(), signed);
             let _ = writeln!(
                 text,
-                "| {} | {} | {published} | {} {} | {error} | {} | {} |",
+                "| {} | {} | {published} | {} {} | {error} | {} |",
                 figure.what,
                 command_cell(&figure.command, figure.when),
                 ours.map_or("unknown".to_string(), shown),
                 figure.unit,
-                if figure.fitted { "yes" } else { "no" },
-                figure.note,
+                [if figure.fitted { "fitted" } else { "" }, &figure.note].join(" ").trim(),
             );
         }
         if !work.procedure.is_empty() {
