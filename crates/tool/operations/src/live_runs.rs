@@ -10,7 +10,7 @@ use experiment::procedure::Settings as Procedure;
 use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
 use host::Root;
-use launch::{Executor, Memory, Pages, Recipe};
+use launch::{Executor, Pages, Recipe};
 use workload::Workload;
 
 use crate::Failure;
@@ -129,11 +129,6 @@ impl LiveRuns {
             let mut recipe =
                 Recipe { name, design, executor, approximate, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
-            if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
-                // Let the kernel decide alone: the library advises only memory that lies free in superpages. See
-                // docs/decisions/contiguity.md#1.
-                recipe.memory = Memory::default();
-            }
             recipes.push(recipe);
         }
         let metric = |(name, regex): &(&str, &str)| MetricSpec {
