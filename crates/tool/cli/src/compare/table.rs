@@ -8,11 +8,11 @@ use experiment::analysis::{Analysis, Judgement, Summary};
 use experiment::arrays;
 use experiment::document::Document;
 use experiment::procedure::Stopped;
-use experiment::sample::Purpose;
 use experiment::service::words as service;
 use experiment::verdict::{Terms, Verdict, floor_text};
 use report::format::{self as words, percent};
 
+use super::open::{self, Ended, Made, Open};
 use crate::pool::show::table;
 
 /// Formats the head line, the table of arms, the verdicts and the notes.
@@ -172,21 +172,25 @@ fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     })
 }
 
-/// Suggests the flags that would decide the open verdicts.
-fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) -> String {
-    let made = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0);
-    let runs = (made + more).next_multiple_of(2);
-    let spent: f64 = document
-        .samples
-        .iter()
-        .filter(|sample| sample.purpose == Purpose::Measured)
-        .map(|sample| sample.run_seconds())
-        .sum();
-    let minutes = ((spent + seconds) * 1.2 / 60.0).ceil();
-    format!(
-        "to decide open verdicts, about {} more is needed: --max-runs {runs} --max-time {minutes}m",
-        words::seconds(seconds)
-    )
+/// What would decide the open verdicts, of every quantity.
+fn to_decide(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let is_service = document.service.is_some();
+    let open = analysis.judgements.iter().filter_map(|one| {
+        let (more_runs, seconds) = one.to_decide(analysis)?;
+        let of = format!("{} {}", one.arm, one.quantity.column(is_service));
+        Some(Open { of, more_runs, seconds })
+    });
+    let made = Made {
+        runs: analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0),
+        seconds: document.elapsed_seconds,
+        rule: document.settings.rule,
+        max_seconds: document.settings.max_seconds,
+        ended: match document.stopped {
+            Stopped::RuleMet | Stopped::Decided | Stopped::Deviation => Ended::ByValues,
+            Stopped::MaxRuns | Stopped::MaxTime | Stopped::Interrupted => Ended::ByLimit,
+        },
+    };
+    open::notes(open.collect(), &made)
 }
 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
@@ -195,11 +199,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     notes.extend(document.neighbours.as_ref().and_then(host::Neighbours::line));
     notes.extend(more_memory(analysis));
     notes.extend(arrays::note(document));
-    let undecided = analysis.judgements.iter().filter(|one| one.is_primary);
-    let undecided = undecided.filter_map(|one| one.to_decide(analysis));
-    if let Some((runs, seconds)) = undecided.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        notes.push(to_decide(document, analysis, runs, seconds));
-    }
+    notes.extend(to_decide(document, analysis));
     for change in &document.changed_meanwhile {
         notes.push(format!("{change} during the runs; repeat them"));
     }
