@@ -8,8 +8,11 @@ use experiment::analysis::{Analysis, Judgement, Summary};
 use experiment::arrays;
 use experiment::document::Document;
 use experiment::procedure::Stopped;
+use experiment::sample::{Purpose, Sample};
 use experiment::service::words as service;
+use experiment::supply::Supplied;
 use experiment::verdict::{Terms, Verdict, floor_text};
+use launch::{Note, Rest};
 use report::format::{self as words, percent};
 
 use super::open::{self, Ended, Made, Open};
@@ -193,6 +196,20 @@ fn to_decide(document: &Document, analysis: &Analysis) -> Vec<String> {
     open::notes(open.collect(), &made)
 }
 
+/// What was made free, and what was turned on, in the measured runs of an arm.
+fn supplied(document: &Document, arm: u32) -> String {
+    let is_own = |it: &&Sample| it.arm == arm && it.purpose == Purpose::Measured;
+    let runs: Vec<_> = document.samples.iter().filter(is_own).map(|it| &it.supplied).collect();
+    let made: Vec<&Supplied> = runs.iter().filter_map(|it| it.as_ref()).collect();
+    let sum = |of: fn(&Supplied) -> u64| made.iter().map(|it| of(it)).sum::<u64>();
+    let (got, wanted) = (sum(|it| it.got), sum(|it| it.wanted));
+    let on = made.iter().filter(|it| !it.sizes.is_empty()).count();
+    format!(
+        "; in these runs {got} of {wanted} superpages were made free, and smaller sizes turned on in {on} of {} runs",
+        runs.len()
+    )
+}
+
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     notes.extend(service::notes(document));
@@ -235,8 +252,12 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             }
         }
     }
-    for arm in &document.arms {
-        notes.extend(arm.plan.notes.iter().map(|note| format!("{}: {note}", arm.name)));
+    for (index, arm) in document.arms.iter().enumerate() {
+        notes.extend(arm.plan.notes.iter().map(|note| {
+            let supply = matches!(note, Note::Fragmented { rest: Rest::Supplied(_) })
+                .then(|| supplied(document, index as u32));
+            format!("{}: {note}{}", arm.name, supply.unwrap_or_default())
+        }));
     }
     let stragglers: u32 = document.samples.iter().map(|sample| sample.stragglers).sum();
     if stragglers > 0 {

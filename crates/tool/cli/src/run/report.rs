@@ -155,7 +155,11 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
+        // A note has said why the library did nothing.
+        let is_known = plan.is_out_of_reach()
+            && counters.and_then(CounterFile::totals).is_some_and(|totals| totals.processes() == 0);
         let library = counters
+            .filter(|_| !is_known)
             .map(|counters| counters::summary(counters, seen.uncounted, fallback, plan.in_place));
         let shortage = shortage(plan, counters)
             .map(|it| counters::shortage_in_words(&it, self.has_grown_pool));
