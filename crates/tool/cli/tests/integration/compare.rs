@@ -69,6 +69,11 @@ fn a_document_redraws_the_same_bytes() {
     let arms = ["--arm", "base", "--arm", "base", "--aa", "--json", "-o", &document];
     let made = run(&small(&[&arms[..], &["--html", &first]].concat()));
     assert!(made.status.success(), "{}", stderr(&made));
+    let said = stderr(&made);
+    for file in [&document, &first] {
+        assert!(said.contains(&format!("written: {file}")), "{file}: {said}");
+    }
+    assert!(said.contains(&format!("superpage compare --from {document}")), "{said}");
     let redraw = |more: &[&str]| run(&[&["compare", "--from", &document][..], more].concat());
     assert_eq!(redraw(&["--json"]).stdout, std::fs::read(&document).unwrap());
     assert_eq!(redraw(&[]).stdout, redraw(&[]).stdout);
@@ -352,6 +357,21 @@ fn interrupted_runs_are_judged_and_written() {
     let table = stdout(&run(&["compare", "--from", document.to_str().unwrap()]));
     assert!(table.contains("interrupted; the verdicts are of the runs made so far"), "{table}");
     assert!(table.contains("b vs a"), "{table}");
+}
+
+#[test]
+fn a_file_that_is_no_document_is_refused_by_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    for (text, what) in
+        [("", "empty"), ("{\"schema\": \"superp", "truncated"), ("<!DOCTYPE html>", "no JSON")]
+    {
+        std::fs::write(&path, text).unwrap();
+        let output = run(&["compare", "--from", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("a.json: {what}")), "{what}: {said}");
+    }
 }
 
 #[test]
