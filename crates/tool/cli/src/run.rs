@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use self::in_force::InForce;
 pub use self::plan::plan_in_words;
+pub use self::report::peak_in_words;
 use self::plan::print_plan;
 use self::report::Ended;
 use experiment::counters::CounterFile;

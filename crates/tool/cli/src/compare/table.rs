@@ -17,6 +17,7 @@ use report::format::{self as words, percent};
 
 use super::open::{self, Ended, Made, Open};
 use crate::pool::show::table;
+use crate::run::peak_in_words;
 
 /// Formats the head line, the table of arms, the verdicts and the notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
@@ -196,6 +197,18 @@ fn to_decide(document: &Document, analysis: &Analysis) -> Vec<String> {
     open::notes(open.collect(), &made)
 }
 
+/// What is known of the peaks that the table lacks, of the last run of each arm.
+fn unknown_peaks(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let arms = analysis.arms.iter().enumerate().filter(|(_, arm)| arm.peak_bytes.is_none());
+    let told = arms.filter_map(|(index, arm)| {
+        let is_own = |it: &&Sample| it.arm == index as u32 && it.purpose == Purpose::Measured;
+        let seen = &document.samples.iter().rfind(is_own)?.memory;
+        seen.peak_at_least_bytes?;
+        Some(format!("{}: of the last run: {}", arm.name, peak_in_words(seen)))
+    });
+    told.collect()
+}
+
 /// What was made free, and what was turned on, in the measured runs of an arm.
 fn supplied(document: &Document, arm: u32) -> String {
     let is_own = |it: &&Sample| it.arm == arm && it.purpose == Purpose::Measured;
@@ -215,6 +228,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     notes.extend(service::notes(document));
     notes.extend(document.neighbours.as_ref().and_then(host::Neighbours::line));
     notes.extend(more_memory(analysis));
+    notes.extend(unknown_peaks(document, analysis));
     notes.extend(arrays::note(document));
     notes.extend(to_decide(document, analysis));
     for change in &document.changed_meanwhile {

@@ -326,7 +326,7 @@ fn gap_in_words(gap: Gap) -> String {
 }
 
 /// Formats the peak if known within 5 %, else its bounds and the reason.
-fn peak_in_words(seen: &Observed) -> String {
+pub fn peak_in_words(seen: &Observed) -> String {
     let size = |bytes| ByteSize(bytes).to_string();
     match (seen.peak_resident_bytes, seen.peak_at_least_bytes) {
         (Some(peak), _) => format!("peak {}", size(peak)),
