@@ -192,6 +192,25 @@ fn an_arm_whose_pages_are_not_what_it_promised_gets_no_number() {
 }
 
 #[test]
+fn an_arm_that_does_not_reach_the_program_is_named_before_the_runs() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("x");
+    let is_built = testkit::compile("int main(void) { return 0; }", &program, &["-static"]);
+    testkit::require!(is_built, "no static libc");
+    let arms = ["--arm", "base", "--arm", "heap: pages=thp memory=heap"];
+    let program = ["--", program.to_str().unwrap()];
+    let said = |more: &[&str]| {
+        let words = [&["compare", "--max-runs", "2"][..], more, &arms, &program].concat();
+        stderr(&run(&words))
+    };
+    // Notes after the runs go to standard output.
+    let before = said(&[]);
+    assert!(before.contains("superpage: heap: use superpage run -- "), "{before}");
+    assert_eq!(said(&["-q"]), "");
+}
+
+#[test]
 fn what_a_program_leaves_running_is_ended() {
     let mark = format!("7000.{}", std::process::id());
     let script = format!("sleep {mark} >/dev/null 2>&1 & exit 0");
