@@ -214,6 +214,9 @@ fn supplied(document: &Document, arm: u32) -> String {
     let is_own = |it: &&Sample| it.arm == arm && it.purpose == Purpose::Measured;
     let runs: Vec<_> = document.samples.iter().filter(is_own).map(|it| &it.supplied).collect();
     let made: Vec<&Supplied> = runs.iter().filter_map(|it| it.as_ref()).collect();
+    if made.is_empty() {
+        return "; in these runs it asked for none, and no smaller size was turned on".to_string();
+    }
     let sum = |of: fn(&Supplied) -> u64| made.iter().map(|it| of(it)).sum::<u64>();
     let (got, wanted) = (sum(|it| it.got), sum(|it| it.wanted));
     let on = made.iter().filter(|it| !it.sizes.is_empty()).count();

@@ -379,6 +379,39 @@ fn interrupted_runs_are_judged_and_written() {
 }
 
 #[test]
+fn notes_say_what_was_made_free_and_what_is_known_of_a_peak() {
+    let example = include_str!("../../../../../docs/schemas/examples/compare-1.json");
+    let mut document: Value = serde_json::from_str(example).unwrap();
+    let rest = serde_json::json!({ "supplied": [65_536] });
+    let note = serde_json::json!({ "kind": "fragmented", "rest": rest });
+    document["arms"][1]["plan"]["conditions"] = serde_json::json!([note]);
+    for sample in document["samples"].as_array_mut().unwrap() {
+        let memory = &mut sample["memory"];
+        memory["peak_resident_bytes"] = Value::Null;
+        memory["peak_at_least_bytes"] = (2 << 20).into();
+        memory["peak_at_most_bytes"] = (7 << 20).into();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let notes = |document: &Value| {
+        std::fs::write(&path, document.to_string()).unwrap();
+        stdout(&run(&["compare", "--from", path.to_str().unwrap()]))
+    };
+    let none = notes(&document);
+    assert!(none.contains("in these runs it asked for none"), "{none}");
+    for arm in ["base", "thp"] {
+        let peak = format!("note: {arm}: of the last run: peak at least 2 MiB and at most 7 MiB");
+        assert!(none.contains(&peak), "{none}");
+    }
+    let supplied =
+        serde_json::json!({"requests": 1, "wanted": 9, "got": 4, "seconds": 0.1, "sizes": [65_536]});
+    document["samples"].as_array_mut().unwrap().last_mut().unwrap()["supplied"] = supplied;
+    let some = notes(&document);
+    assert!(some.contains("4 of 9 superpages were made free"), "{some}");
+    assert!(some.contains("turned on in 1 of 2 runs"), "{some}");
+}
+
+#[test]
 fn a_file_that_is_no_document_is_refused_by_what_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.json");
