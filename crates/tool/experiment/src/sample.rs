@@ -95,11 +95,7 @@ pub struct Sample {
     #[serde(default, deserialize_with = "units::bytes")]
     pub library_asked_bytes: Option<u64>,
     /// Number of forks of processes in which the library was active; `null` as above.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "units::count"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count")]
     pub library_forks: Option<u64>,
     /// What superpage did for a design that it enforced itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -112,7 +112,8 @@ mod tests {
         };
         assert_eq!(flags_of(22, &made()), ": --max-time 11m");
         assert_eq!(flags_of(96, &made()), ": --max-runs 106 --max-time 37m");
-        let ten = Made { rule: Rule { max_runs: 10, ..Rule::default() }, max_seconds: None, ..made() };
+        let ten =
+            Made { rule: Rule { max_runs: 10, ..Rule::default() }, max_seconds: None, ..made() };
         assert_eq!(flags_of(50, &ten), ": --max-runs 60");
         let early = Made { ended: Ended::ByValues, max_seconds: Some(3600.0), ..made() };
         assert_eq!(flags_of(22, &early), ": --min-runs 32");

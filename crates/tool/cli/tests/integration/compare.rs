@@ -403,8 +403,7 @@ fn notes_say_what_was_made_free_and_what_is_known_of_a_peak() {
         let peak = format!("note: {arm}: of the last run: peak at least 2 MiB and at most 7 MiB");
         assert!(none.contains(&peak), "{none}");
     }
-    let supplied =
-        serde_json::json!({"requests": 1, "wanted": 9, "got": 4, "seconds": 0.1, "sizes": [65_536]});
+    let supplied = serde_json::json!({"requests": 1, "wanted": 9, "got": 4, "seconds": 0.1, "sizes": [65_536]});
     document["samples"].as_array_mut().unwrap().last_mut().unwrap()["supplied"] = supplied;
     let some = notes(&document);
     assert!(some.contains("4 of 9 superpages were made free"), "{some}");
