@@ -312,8 +312,8 @@ fn forked<'a>(runs: impl Iterator<Item = &'a Sample>) -> Option<String> {
     let forks = describe::median(&mut forks.map(|forks| forks as f64).collect::<Vec<f64>>())?;
     (forks >= 1.0).then(|| {
         format!(
-            "; its processes forked ({forks:.0} times in the median run), and what one of them writes afterwards is \
-             copied to base pages; to judge the times all the same, lower --min-coverage"
+            "; this may be why: its processes forked ({forks:.0} times in the median run), and what one of them writes \
+             afterwards is copied to base pages; to judge the times all the same, lower --min-coverage"
         )
     })
 }
