@@ -1,6 +1,44 @@
 //! Parses JSON documents. Errors name the field: `workloads[0].designs[3].live.seconds`.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What is wrong with a text that is no JSON.
+#[derive(Debug)]
+pub enum NotJson {
+    /// No bytes, or blanks only.
+    Empty,
+    /// The JSON ends early.
+    Truncated(serde_json::Error),
+    /// Other text.
+    Other(serde_json::Error),
+}
+
+impl fmt::Display for NotJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("empty"),
+            Self::Truncated(error) => write!(f, "truncated: {error}"),
+            Self::Other(error) => write!(f, "no JSON: {error}"),
+        }
+    }
+}
+
+/// Parses JSON of unknown fields, e.g. to find its schema.
+///
+/// # Errors
+/// It is no JSON.
+pub fn json(text: &str) -> Result<Value, NotJson> {
+    if text.trim().is_empty() {
+        return Err(NotJson::Empty);
+    }
+    serde_json::from_str(text).map_err(|error| match error.is_eof() {
+        true => NotJson::Truncated(error),
+        false => NotJson::Other(error),
+    })
+}
 
 /// Parses a document.
 ///
@@ -39,6 +77,18 @@ mod tests {
     struct Whole {
         #[expect(dead_code, reason = "read only")]
         parts: Vec<Part>,
+    }
+
+    #[test]
+    fn what_is_no_json_is_empty_or_ends_early_or_is_other_text() {
+        assert_eq!(json("{\"a\": 1}").unwrap()["a"], 1);
+        assert!(matches!(json(" \n"), Err(NotJson::Empty)));
+        for early in ["{\"a\": [1, 2", "\"text"] {
+            assert!(matches!(json(early), Err(NotJson::Truncated(_))), "{early}");
+        }
+        for other in ["<!DOCTYPE html>", "{} {}", "arm,runs"] {
+            assert!(matches!(json(other), Err(NotJson::Other(_))), "{other}");
+        }
     }
 
     #[test]

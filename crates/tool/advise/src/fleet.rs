@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use report::document::NotJson;
 use serde::{Deserialize, Serialize};
 use services::{Naming, Process};
 use units::ByteSize;
@@ -112,20 +113,16 @@ impl NodeDocument {
     /// # Errors
     /// It is empty, truncated, no JSON, another document or version, or has an invalid field.
     pub fn read(text: &str) -> Result<Self, Refused> {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: Option<String>,
-        }
         let refused = |kind, why: String| Refused { kind, why };
-        if text.trim().is_empty() {
-            return Err(refused(Unusable::Empty, "empty".to_string()));
-        }
-        let head = serde_json::from_str::<Head>(text).map_err(|error| match () {
-            () if error.is_eof() => refused(Unusable::Truncated, format!("truncated: {error}")),
-            () if error.is_data() => refused(Unusable::OtherDocument, "no schema".to_string()),
-            () => refused(Unusable::NotJson, format!("no JSON: {error}")),
+        let head = report::document::json(text).map_err(|error| {
+            let kind = match error {
+                NotJson::Empty => Unusable::Empty,
+                NotJson::Truncated(_) => Unusable::Truncated,
+                NotJson::Other(_) => Unusable::NotJson,
+            };
+            refused(kind, error.to_string())
         })?;
-        match head.schema.as_deref() {
+        match head["schema"].as_str() {
             Some(SCHEMA) => {}
             None => return Err(refused(Unusable::OtherDocument, "no schema".to_string())),
             Some(other) => {

@@ -98,8 +98,7 @@ impl Bar for Lines {
     fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String) {
         if self.last.elapsed() > LINE_INTERVAL {
             self.last = Instant::now();
-            let of = of.map_or(String::new(), |of| format!(" of {of}"));
-            exit::say(&format!("{done}{of} done; {}", what()));
+            exit::say(&line(done, of, &what()));
         }
     }
 
@@ -108,6 +107,11 @@ impl Bar for Lines {
     }
 
     fn clear(&mut self) {}
+}
+
+/// Formats a progress line. Without a total, `what` has the count, as in a bar.
+fn line(done: u64, of: Option<u64>, what: &str) -> String {
+    of.map_or(what.to_string(), |of| format!("{done} of {of} done; {what}"))
 }
 
 struct Silent;
@@ -124,4 +128,15 @@ impl Bar for Silent {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a valid template")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_each_figure_once() {
+        assert_eq!(line(3, Some(7), "files read"), "3 of 7 done; files read");
+        assert_eq!(line(3_517_795_005, None, "3517 M accesses"), "3517 M accesses");
+    }
 }

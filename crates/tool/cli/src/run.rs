@@ -11,6 +11,7 @@ use self::in_force::InForce;
 pub use self::plan::plan_in_words;
 use self::plan::print_plan;
 use self::report::Ended;
+pub use self::report::peak_in_words;
 use experiment::counters::CounterFile;
 use host::{MemInfo, Root, Thp};
 use launch::{Ahead, Children, Executor, Fallback, Files, Memory, Pages, Plan, Recipe, Text, Word};

@@ -4,7 +4,7 @@ use crate::measure::Measure;
 use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
-use launch::{Pages, Plan, Promise, Recipe};
+use launch::{Note, Pages, Plan, Promise, Recipe};
 use report::format;
 use serde::Serialize;
 use units::{ByteSize, PageSize};
@@ -287,10 +287,39 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
 }
 
-/// Returns why an arm's memory was not on transparent superpages, and what to do; `None`: the runs do not show it.
+/// Returns why an arm's memory was not on its superpages, and what to do; `None`: the runs do not show it.
 fn cause(document: &Document, arm: u32, pages: Pages) -> Option<String> {
-    let is_transparent = matches!(pages, Pages::Thp | Pages::Auto);
-    let runs: Vec<&Sample> = runs_of(document, arm).filter(|_| is_transparent).collect();
+    match pages {
+        Pages::Thp | Pages::Auto => {
+            fragmented(document, arm).or_else(|| forked(runs_of(document, arm)))
+        }
+        Pages::Hugetlb(_) => malloc_alone(&document.arms[arm as usize].plan),
+        Pages::Base | Pages::ThpOf(_) | Pages::System | Pages::Collapsed => None,
+    }
+}
+
+fn malloc_alone(plan: &Plan) -> Option<String> {
+    plan.notes.contains(&Note::MallocAlone).then(|| {
+        "; malloc alone requests pages of the pool, not what the program maps itself; for both: --arm 'all: \
+         pages=hugetlb memory=heap,mmap'"
+            .to_string()
+    })
+}
+
+/// The kernel copies base pages when a process writes to memory that it shares with another since a fork.
+fn forked<'a>(runs: impl Iterator<Item = &'a Sample>) -> Option<String> {
+    let forks = runs.filter_map(|sample| sample.library_forks);
+    let forks = describe::median(&mut forks.map(|forks| forks as f64).collect::<Vec<f64>>())?;
+    (forks >= 1.0).then(|| {
+        format!(
+            "; this may be why: its processes forked ({forks:.0} times in the median run), and what one of them writes \
+             afterwards is copied to base pages; to judge the times all the same, lower --min-coverage"
+        )
+    })
+}
+
+fn fragmented(document: &Document, arm: u32) -> Option<String> {
+    let runs: Vec<&Sample> = runs_of(document, arm).collect();
     let median = |of: &dyn Fn(&Sample) -> Option<u64>| {
         let mut values: Vec<f64> =
             runs.iter().filter_map(|sample| Some(of(sample)? as f64)).collect();

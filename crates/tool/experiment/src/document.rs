@@ -296,8 +296,7 @@ impl Document {
     /// Parses a document. Error messages name `file`.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
         let broken = |why: String| DocumentError::NotADocument(file.into(), why);
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+        let value = report::document::json(text).map_err(|error| broken(error.to_string()))?;
         let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("none");
         let kind = |schema: &str| schema.split('/').next().unwrap_or_default().to_string();
         if kind(found) != kind(SCHEMA) {

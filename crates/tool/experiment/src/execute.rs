@@ -437,6 +437,7 @@ impl Launcher<'_> {
             environment_padding: run.environment_padding,
             library_answered: answered,
             library_asked_bytes: totals.as_ref().map(|it| it.asked()),
+            library_forks: totals.as_ref().map(|it| it.forks()),
             design,
             supplied: supplied.filter(|it| it.requests > 0),
             stragglers: stragglers.ended,

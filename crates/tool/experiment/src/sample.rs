@@ -94,6 +94,9 @@ pub struct Sample {
     /// library was not planned, or if the number is unknown.
     #[serde(default, deserialize_with = "units::bytes")]
     pub library_asked_bytes: Option<u64>,
+    /// Number of forks of processes in which the library was active; `null` as above.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count")]
+    pub library_forks: Option<u64>,
     /// What superpage did for a design that it enforced itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<live::Report>,

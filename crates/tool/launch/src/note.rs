@@ -1,6 +1,7 @@
 //! Notes of a plan for the user. Code decides by the variants; the texts are made where they are printed.
 //! See docs/decisions/launch.md#5.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
@@ -283,8 +284,10 @@ impl fmt::Display for Note {
                     ),
                     (Some(Runtime::StaticGlibc), _) => write!(
                         f,
-                        "libsuperpage.so does not reach {path}: {why}; its malloc reads glibc's tunables, which ask for \
-                         transparent superpages: name no memory and no pages; {OUTSIDE}"
+                        "use superpage run -- {} (an arm: thp): its malloc takes superpages by itself then; what was \
+                         requested needs libsuperpage.so, which does not reach it: {why}; or, for memory outside \
+                         malloc, {OUTSIDE}",
+                        quoted(path)
                     ),
                     (None, Kind::Static | Kind::OtherLoader(_)) => write!(
                         f,
@@ -316,8 +319,13 @@ impl fmt::Display for Note {
 }
 
 /// What reaches a program that no library reaches.
-const OUTSIDE: &str = "superpages that are made from outside do, as root: --design quicksilver-sync-64 (of an arm: \
-                       design=quicksilver-sync-64)";
+const OUTSIDE: &str = "as root, --design quicksilver-sync-64 (of an arm: design=quicksilver-sync-64) makes superpages \
+                       from outside, for programs that run for seconds or longer";
+
+/// Quotes a path for a shell.
+fn quoted(path: &str) -> Cow<'_, str> {
+    shlex::try_quote(path).unwrap_or(path.into())
+}
 
 impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,8 +340,8 @@ impl fmt::Display for Rest {
             }
             Self::Supplied(off) => write!(
                 f,
-                "superpages are made free when it asks for them; where that is not enough, THP of {} are turned on where \
-                 advised, until it ends",
+                "superpages are made free when it asks for them; only if that is not enough, THP of {} are turned on \
+                 where advised, until it ends",
                 list(off)
             ),
         }
@@ -434,5 +442,19 @@ mod tests {
         let base = Note::Fragmented { rest: Rest::Base };
         assert_eq!(of(&base.to_string()), base);
         assert_eq!(of("memory is fragmented"), Note::Said { text: "memory is fragmented".into() });
+    }
+
+    #[test]
+    fn a_static_glibc_is_shown_the_command_that_reaches_it_first() {
+        let told = |runtime| {
+            let (path, program) = ("/opt/my app".to_string(), Kind::Static);
+            Note::NotReached { path, program, runtime }.to_string()
+        };
+        let of_glibc = told(Some(Runtime::StaticGlibc));
+        assert!(of_glibc.starts_with("use superpage run -- '/opt/my app' "), "{of_glibc}");
+        for runtime in [Some(Runtime::StaticGlibc), Some(Runtime::Go), None] {
+            // A design has 2 % of the program's CPU time to find its memory.
+            assert!(told(runtime).contains("for seconds or longer"), "{}", told(runtime));
+        }
     }
 }

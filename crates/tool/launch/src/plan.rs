@@ -305,9 +305,18 @@ impl Plan {
         self.notes.iter().find(|note| matches!(note, Note::OwnAllocator { .. }))
     }
 
-    /// Returns the notes about requests that the program will not get.
+    /// Returns the notes about requests that the program will not get. [`Note::NotReached`] says why no library can be
+    /// preloaded, and what to do, in place of [`Note::NotPreloadable`].
     pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
-        self.notes.iter().filter(|note| note.is_unreached())
+        let has_reason = self.notes.iter().any(|note| matches!(note, Note::NotReached { .. }));
+        let is_told = move |note: &&Note| !(has_reason && **note == Note::NotPreloadable);
+        self.notes.iter().filter(|note| note.is_unreached()).filter(is_told)
+    }
+
+    /// Returns whether a note says that libsuperpage.so does not reach the program.
+    pub fn is_out_of_reach(&self) -> bool {
+        let mut notes = self.notes.iter();
+        notes.any(|note| matches!(note, Note::NotReached { .. } | Note::NotPreloadable))
     }
 
     /// Returns the sanitizer or valgrind in the started files, and the file that contains it.

@@ -1,6 +1,7 @@
 //! `superpage compare`: parses the flags and translates them to an experiment.
 
 pub mod help;
+mod open;
 mod outputs;
 pub mod plans;
 mod running;

@@ -125,27 +125,40 @@ impl Outputs {
         }
     }
 
-    /// Writes the result to its file or to standard output. A file of JSON is named, with the command that prints its
+    /// Writes the result to its file or to standard output. A file is named, and with JSON the command that prints its
     /// table.
     fn deliver(&self, text: &str) -> Result<(), Failure> {
         files::deliver(self.output.as_deref(), self.force, text)?;
-        let file = self.output.as_deref().filter(|path| !self.quiet && !files::is_stdout(path));
-        if let Some(file) = file.filter(|_| self.format() == Format::Json) {
-            let file = file.display().to_string();
-            let command = report::format::command(["superpage", "compare", "--from", &file]);
-            exit::say(&format!("the table: {command}"));
-        }
+        let Some(file) = self.output.as_deref() else { return Ok(()) };
+        let name = file.display().to_string();
+        let command = report::format::command(["superpage", "compare", "--from", &name]);
+        let table = match self.format() {
+            Format::Json => format!("; the table: {command}"),
+            Format::Human | Format::Csv => String::new(),
+        };
+        self.say_written(file, &table);
         Ok(())
+    }
+
+    /// Writes a further file, and names it.
+    fn write_file(&self, path: &Path, contents: String) -> Result<(), Failure> {
+        files::write(path, self.force, contents)?;
+        self.say_written(path, "");
+        Ok(())
+    }
+
+    fn say_written(&self, path: &Path, more: &str) {
+        if !self.quiet && !files::is_stdout(path) {
+            exit::say(&format!("written: {}{more}", path.display()));
+        }
     }
 
     /// Writes a series to every requested output; `text` is its table.
     pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
-        let html = self
-            .html
-            .as_ref()
-            .map_or(Ok(()), |path| files::write(path, self.force, series.to_html()));
+        let html =
+            self.html.as_ref().map_or(Ok(()), |path| self.write_file(path, series.to_html()));
         let svg = self.svg.as_ref().map_or(Ok(()), |path| match series.to_svg() {
-            Some(picture) => files::write(path, self.force, picture),
+            Some(picture) => self.write_file(path, picture),
             None => Err(Failure::usage("--svg: no arm has a ratio; nothing to draw")),
         });
         let text = match self.format() {
@@ -164,7 +177,7 @@ impl Outputs {
         text: &str,
     ) -> Result<(), Failure> {
         let html = self.html.as_ref().map_or(Ok(()), |path| {
-            files::write(path, self.force, experiment::running::html::page(document, analysis))
+            self.write_file(path, experiment::running::html::page(document, analysis))
         });
         let text = match self.format() {
             Format::Human => text.to_string(),
@@ -178,9 +191,7 @@ impl Outputs {
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
         // Write all outputs, then return the first error: one bad file must not discard minutes of runs.
         let html = match &self.html {
-            Some(path) => {
-                files::write(path, self.force, experiment::html::page(document, analysis))
-            }
+            Some(path) => self.write_file(path, experiment::html::page(document, analysis)),
             None => Ok(()),
         };
         let text = match self.format() {

@@ -13,6 +13,7 @@ use operations::jobs::arms::time;
 use operations::running::{self, KeepIf, PerArg, Request};
 use report::format as words;
 
+use super::open::{self, Ended, Made, Open};
 use super::{Args, table};
 use crate::exit::{self, Done, Failure};
 use crate::manage::words::may_have_waited;
@@ -301,18 +302,26 @@ fn left(left: &Left, document: &Document) -> String {
     }
 }
 
-/// Suggests the flags that would decide an open verdict.
-fn to_decide(document: &Document, analysis: &Analysis) -> Option<String> {
-    let more = analysis.judgements.iter().filter_map(|one| match one.verdict {
-        Verdict::Undecided { more_runs, .. } => Some(more_runs),
+/// What would decide the open verdicts.
+fn to_decide(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let begun = analysis.rounds + analysis.dropped_rounds;
+    let open = analysis.judgements.iter().filter_map(|one| match one.verdict {
+        Verdict::Undecided { more_runs, .. } => {
+            let rounds = f64::from(more_runs) / 2.0;
+            let seconds = rounds * analysis.round_seconds / f64::from(begun.max(1));
+            Some(Open { of: one.arm.clone(), more_runs, seconds })
+        }
         _ => None,
     });
-    let (more, begun) = (more.max()?, analysis.rounds + analysis.dropped_rounds);
-    let blocks = (2 * analysis.rounds + more).max(document.settings.rule.max_runs);
-    let seconds = f64::from(more) / 2.0 * analysis.round_seconds / f64::from(begun.max(1));
-    let minutes = ((document.elapsed_seconds + seconds) * 1.2 / 60.0).ceil();
-    Some(format!(
-        "to decide open verdicts, about {} more is needed: --max-runs {blocks} --max-time {minutes}m",
-        words::seconds(seconds)
-    ))
+    let made = Made {
+        runs: 2 * begun,
+        seconds: document.elapsed_seconds,
+        rule: document.settings.rule,
+        max_seconds: Some(document.settings.max_seconds),
+        ended: match document.stopped {
+            Stopped::RuleMet | Stopped::Decided => Ended::ByValues,
+            _ => Ended::ByLimit,
+        },
+    };
+    open::notes(open.collect(), &made)
 }

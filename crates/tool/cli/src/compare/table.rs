@@ -8,12 +8,16 @@ use experiment::analysis::{Analysis, Judgement, Summary};
 use experiment::arrays;
 use experiment::document::Document;
 use experiment::procedure::Stopped;
-use experiment::sample::Purpose;
+use experiment::sample::{Purpose, Sample};
 use experiment::service::words as service;
+use experiment::supply::Supplied;
 use experiment::verdict::{Terms, Verdict, floor_text};
+use launch::{Note, Rest};
 use report::format::{self as words, percent};
 
+use super::open::{self, Ended, Made, Open};
 use crate::pool::show::table;
+use crate::run::peak_in_words;
 
 /// Formats the head line, the table of arms, the verdicts and the notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
@@ -172,20 +176,53 @@ fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     })
 }
 
-/// Suggests the flags that would decide the open verdicts.
-fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) -> String {
-    let made = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0);
-    let runs = (made + more).next_multiple_of(2);
-    let spent: f64 = document
-        .samples
-        .iter()
-        .filter(|sample| sample.purpose == Purpose::Measured)
-        .map(|sample| sample.run_seconds())
-        .sum();
-    let minutes = ((spent + seconds) * 1.2 / 60.0).ceil();
+/// What would decide the open verdicts, of every quantity.
+fn to_decide(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let is_service = document.service.is_some();
+    let open = analysis.judgements.iter().filter_map(|one| {
+        let (more_runs, seconds) = one.to_decide(analysis)?;
+        let of = format!("{} {}", one.arm, one.quantity.column(is_service));
+        Some(Open { of, more_runs, seconds })
+    });
+    let made = Made {
+        runs: analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0),
+        seconds: document.elapsed_seconds,
+        rule: document.settings.rule,
+        max_seconds: document.settings.max_seconds,
+        ended: match document.stopped {
+            Stopped::RuleMet | Stopped::Decided | Stopped::Deviation => Ended::ByValues,
+            Stopped::MaxRuns | Stopped::MaxTime | Stopped::Interrupted => Ended::ByLimit,
+        },
+    };
+    open::notes(open.collect(), &made)
+}
+
+/// What is known of the peaks that the table lacks, of the last run of each arm.
+fn unknown_peaks(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let arms = analysis.arms.iter().enumerate().filter(|(_, arm)| arm.peak_bytes.is_none());
+    let told = arms.filter_map(|(index, arm)| {
+        let is_own = |it: &&Sample| it.arm == index as u32 && it.purpose == Purpose::Measured;
+        let seen = &document.samples.iter().rfind(is_own)?.memory;
+        seen.peak_at_least_bytes?;
+        Some(format!("{}: of the last run: {}", arm.name, peak_in_words(seen)))
+    });
+    told.collect()
+}
+
+/// What was made free, and what was turned on, in the measured runs of an arm.
+fn supplied(document: &Document, arm: u32) -> String {
+    let is_own = |it: &&Sample| it.arm == arm && it.purpose == Purpose::Measured;
+    let runs: Vec<_> = document.samples.iter().filter(is_own).map(|it| &it.supplied).collect();
+    let made: Vec<&Supplied> = runs.iter().filter_map(|it| it.as_ref()).collect();
+    if made.is_empty() {
+        return "; in these runs it asked for none, and no smaller size was turned on".to_string();
+    }
+    let sum = |of: fn(&Supplied) -> u64| made.iter().map(|it| of(it)).sum::<u64>();
+    let (got, wanted) = (sum(|it| it.got), sum(|it| it.wanted));
+    let on = made.iter().filter(|it| !it.sizes.is_empty()).count();
     format!(
-        "to decide open verdicts, about {} more is needed: --max-runs {runs} --max-time {minutes}m",
-        words::seconds(seconds)
+        "; in these runs {got} of {wanted} superpages were made free, and smaller sizes turned on in {on} of {} runs",
+        runs.len()
     )
 }
 
@@ -194,12 +231,9 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     notes.extend(service::notes(document));
     notes.extend(document.neighbours.as_ref().and_then(host::Neighbours::line));
     notes.extend(more_memory(analysis));
+    notes.extend(unknown_peaks(document, analysis));
     notes.extend(arrays::note(document));
-    let undecided = analysis.judgements.iter().filter(|one| one.is_primary);
-    let undecided = undecided.filter_map(|one| one.to_decide(analysis));
-    if let Some((runs, seconds)) = undecided.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        notes.push(to_decide(document, analysis, runs, seconds));
-    }
+    notes.extend(to_decide(document, analysis));
     for change in &document.changed_meanwhile {
         notes.push(format!("{change} during the runs; repeat them"));
     }
@@ -235,8 +269,12 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
             }
         }
     }
-    for arm in &document.arms {
-        notes.extend(arm.plan.notes.iter().map(|note| format!("{}: {note}", arm.name)));
+    for (index, arm) in document.arms.iter().enumerate() {
+        notes.extend(arm.plan.notes.iter().map(|note| {
+            let supply = matches!(note, Note::Fragmented { rest: Rest::Supplied(_) })
+                .then(|| supplied(document, index as u32));
+            format!("{}: {note}{}", arm.name, supply.unwrap_or_default())
+        }));
     }
     let stragglers: u32 = document.samples.iter().map(|sample| sample.stragglers).sum();
     if stragglers > 0 {

@@ -54,9 +54,32 @@ pub fn plan_in_words(plan: &Plan) -> String {
             "the memory that can be on superpages is (--min-coverage), or it did not take effect"
         }
     };
-    line("promise", promise);
+    let is_expected = plan.promise == Promise::Nothing || !plan.is_out_of_reach();
+    let doubt = if is_expected { "" } else { "; not to be expected: see the note" };
+    line("promise", &format!("{promise}{doubt}"));
     for note in plan.notes.iter() {
         line("note", &note.to_string());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use launch::{Facts, Kind, Pages, Program, Recipe};
+
+    use super::*;
+
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_doubted() {
+        let facts = Facts { thp_mode: Some("madvise".to_string()), ..Facts::default() };
+        let doubted = |kind, pages| {
+            let path = "/bin/app".into();
+            let program = Program { path, kind, allocator: None, runtime: None };
+            let recipe = Recipe::new(pages);
+            let plan = Plan::resolve(&recipe, program, None, Vec::new(), &facts).unwrap();
+            plan_in_words(&plan).contains("not to be expected")
+        };
+        assert!(doubted(Kind::Static, Pages::Thp));
+        assert!(!doubted(Kind::Static, Pages::Base) && !doubted(Kind::Glibc, Pages::Thp));
+    }
 }

@@ -155,7 +155,11 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
+        // A note has said why the library did nothing.
+        let is_known = plan.is_out_of_reach()
+            && counters.and_then(CounterFile::totals).is_some_and(|totals| totals.processes() == 0);
         let library = counters
+            .filter(|_| !is_known)
             .map(|counters| counters::summary(counters, seen.uncounted, fallback, plan.in_place));
         let shortage = shortage(plan, counters)
             .map(|it| counters::shortage_in_words(&it, self.has_grown_pool));
@@ -322,7 +326,7 @@ fn gap_in_words(gap: Gap) -> String {
 }
 
 /// Formats the peak if known within 5 %, else its bounds and the reason.
-fn peak_in_words(seen: &Observed) -> String {
+pub fn peak_in_words(seen: &Observed) -> String {
     let size = |bytes| ByteSize(bytes).to_string();
     match (seen.peak_resident_bytes, seen.peak_at_least_bytes) {
         (Some(peak), _) => format!("peak {}", size(peak)),

@@ -69,6 +69,11 @@ fn a_document_redraws_the_same_bytes() {
     let arms = ["--arm", "base", "--arm", "base", "--aa", "--json", "-o", &document];
     let made = run(&small(&[&arms[..], &["--html", &first]].concat()));
     assert!(made.status.success(), "{}", stderr(&made));
+    let said = stderr(&made);
+    for file in [&document, &first] {
+        assert!(said.contains(&format!("written: {file}")), "{file}: {said}");
+    }
+    assert!(said.contains(&format!("superpage compare --from {document}")), "{said}");
     let redraw = |more: &[&str]| run(&[&["compare", "--from", &document][..], more].concat());
     assert_eq!(redraw(&["--json"]).stdout, std::fs::read(&document).unwrap());
     assert_eq!(redraw(&[]).stdout, redraw(&[]).stdout);
@@ -184,6 +189,25 @@ fn an_arm_whose_pages_are_not_what_it_promised_gets_no_number() {
     let told = stdout(&output);
     let is_without = told.contains("did not take effect") || told.contains("no data: whether it");
     assert!(is_without && !told.contains("faster"), "{told}");
+}
+
+#[test]
+fn an_arm_that_does_not_reach_the_program_is_named_before_the_runs() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("x");
+    let is_built = testkit::compile("int main(void) { return 0; }", &program, &["-static"]);
+    testkit::require!(is_built, "no static libc");
+    let arms = ["--arm", "base", "--arm", "heap: pages=thp memory=heap"];
+    let program = ["--", program.to_str().unwrap()];
+    let said = |more: &[&str]| {
+        let words = [&["compare", "--max-runs", "2"][..], more, &arms, &program].concat();
+        stderr(&run(&words))
+    };
+    // Notes after the runs go to standard output.
+    let before = said(&[]);
+    assert!(before.contains("superpage: heap: use superpage run -- "), "{before}");
+    assert_eq!(said(&["-q"]), "");
 }
 
 #[test]
@@ -352,6 +376,53 @@ fn interrupted_runs_are_judged_and_written() {
     let table = stdout(&run(&["compare", "--from", document.to_str().unwrap()]));
     assert!(table.contains("interrupted; the verdicts are of the runs made so far"), "{table}");
     assert!(table.contains("b vs a"), "{table}");
+}
+
+#[test]
+fn notes_say_what_was_made_free_and_what_is_known_of_a_peak() {
+    let example = include_str!("../../../../../docs/schemas/examples/compare-1.json");
+    let mut document: Value = serde_json::from_str(example).unwrap();
+    let rest = serde_json::json!({ "supplied": [65_536] });
+    let note = serde_json::json!({ "kind": "fragmented", "rest": rest });
+    document["arms"][1]["plan"]["conditions"] = serde_json::json!([note]);
+    for sample in document["samples"].as_array_mut().unwrap() {
+        let memory = &mut sample["memory"];
+        memory["peak_resident_bytes"] = Value::Null;
+        memory["peak_at_least_bytes"] = (2 << 20).into();
+        memory["peak_at_most_bytes"] = (7 << 20).into();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let notes = |document: &Value| {
+        std::fs::write(&path, document.to_string()).unwrap();
+        stdout(&run(&["compare", "--from", path.to_str().unwrap()]))
+    };
+    let none = notes(&document);
+    assert!(none.contains("in these runs it asked for none"), "{none}");
+    for arm in ["base", "thp"] {
+        let peak = format!("note: {arm}: of the last run: peak at least 2 MiB and at most 7 MiB");
+        assert!(none.contains(&peak), "{none}");
+    }
+    let supplied = serde_json::json!({"requests": 1, "wanted": 9, "got": 4, "seconds": 0.1, "sizes": [65_536]});
+    document["samples"].as_array_mut().unwrap().last_mut().unwrap()["supplied"] = supplied;
+    let some = notes(&document);
+    assert!(some.contains("4 of 9 superpages were made free"), "{some}");
+    assert!(some.contains("turned on in 1 of 2 runs"), "{some}");
+}
+
+#[test]
+fn a_file_that_is_no_document_is_refused_by_what_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    for (text, what) in
+        [("", "empty"), ("{\"schema\": \"superp", "truncated"), ("<!DOCTYPE html>", "no JSON")]
+    {
+        std::fs::write(&path, text).unwrap();
+        let output = run(&["compare", "--from", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("a.json: {what}")), "{what}: {said}");
+    }
 }
 
 #[test]

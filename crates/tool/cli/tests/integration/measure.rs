@@ -1,7 +1,11 @@
 //! `superpage measure`: its output for files and numbers, and its errors.
 
 use std::fs;
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, Stdio};
+
+use units::Pid;
 
 use crate::common::{refused, run, stderr, stdout, superpage};
 
@@ -279,6 +283,30 @@ fn a_recorded_program_ends_as_itself_and_is_timed_without_its_standard_input() {
     let document: serde_json::Value = serde_json::from_slice(&reading.stdout).unwrap();
     let reason = document["estimate"]["method"]["reason"].as_str().unwrap();
     assert!(reason.contains("standard input"), "{document}");
+}
+
+/// A signal ends the recording, and is the reason told; the program itself may end as it likes.
+#[test]
+fn an_interrupted_recording_ends_by_the_signal_and_says_so() {
+    if !records() {
+        return;
+    }
+    for ends in ["", "trap 'exit 0' TERM; "] {
+        let endless = format!("{ends}echo begun; while :; do :; done");
+        let mut command = superpage(&["measure", "--method", "trace", "--", "sh", "-c", &endless]);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+        sys::signal::send(Pid(child.id() as i32), libc::SIGTERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((first.as_str(), output.status.signal()), ("begun\n", Some(libc::SIGTERM)));
+        let said = stderr(&output);
+        let last = said.trim_end().lines().next_back();
+        assert_eq!(last, Some("superpage: the recording was interrupted"), "{said}");
+        let announced = said.lines().filter(|line| line.contains("under QEMU")).count();
+        assert_eq!(announced, 1, "{said}");
+    }
 }
 
 /// A trace gives the time that a program spends on translation; for a program that does nothing, it is too short for

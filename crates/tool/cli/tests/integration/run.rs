@@ -29,7 +29,13 @@ fn a_static_glibc_is_reached_without_contradiction() {
     assert!(!said.contains("can be counted on"), "{said}");
     // With the library, which cannot reach it, a way is named.
     let output = run(&["run", "--heap", "--", binary.to_str().unwrap()]);
-    assert!(stderr(&output).contains("--design quicksilver-sync-64"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("--design quicksilver-sync-64"), "{said}");
+    let first = format!("superpage: use superpage run -- {}", binary.display());
+    assert!(said.starts_with(&first), "{said}");
+    // The library was active in no process for a reason that is known.
+    let about_library = said.lines().filter(|line| line.contains("libsuperpage.so"));
+    assert_eq!(about_library.count(), 1, "{said}");
 }
 
 #[test]

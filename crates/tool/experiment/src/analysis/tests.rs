@@ -104,6 +104,21 @@ fn a_design_took_effect_where_what_it_wanted_was_made() {
     }
 }
 
+#[test]
+fn a_missing_superpage_has_a_cause_where_the_runs_or_the_plan_show_one() {
+    let alone = |recipe| malloc_alone(&planned(recipe, 0.9, Vec::new()).1);
+    let of_both = "x: pages=hugetlb memory=heap,mmap";
+    assert!(alone("hugetlb").is_some_and(|why| why.contains("pages=hugetlb memory=heap,mmap")));
+    assert_eq!((alone(of_both), alone("thp")), (None, None));
+    let forks = |of: &[Option<u64>]| {
+        let run = |forks: &Option<u64>| Sample { library_forks: *forks, ..Sample::default() };
+        let runs: Vec<Sample> = of.iter().map(run).collect();
+        forked(runs.iter())
+    };
+    assert!(forks(&[None, Some(3), Some(4), Some(4)]).is_some_and(|why| why.contains("4 times")));
+    assert_eq!((forks(&[Some(0), Some(0), Some(1)]), forks(&[None])), (None, None));
+}
+
 /// Asserts that runs with these (bytes, bytes on superpages) keep or break a promise.
 fn promised(promise: Promise, runs: &[(u64, u64)], kept: bool) {
     let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();

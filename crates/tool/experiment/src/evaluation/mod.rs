@@ -128,8 +128,7 @@ impl Evaluation {
     /// If it is not JSON of these fields, of another version, or a comparison in it is damaged.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
         let broken = |why: String| DocumentError::NotAnEvaluation(file.into(), why);
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+        let value = report::document::json(text).map_err(|error| broken(error.to_string()))?;
         if value["schema"] != SCHEMA {
             return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
         }

@@ -29,6 +29,7 @@ const NOT_SEEN: Legitimate = Legitimate {
         "*samples[].free_superpage_bytes_after",
         "*samples[].free_superpage_bytes_before",
         "*samples[].library_asked_bytes",
+        "*samples[].library_forks",
         "*samples[].memory.peak_resident_bytes",
         "*samples[].memory.peak_at_least_bytes",
         "*samples[].memory.peak_at_most_bytes",
@@ -59,6 +60,7 @@ const ADDED_LATER: Legitimate = Legitimate {
         "*settings.rule.decide_after",
         "*settings.rule.max_deviation",
         "*samples[].library_asked_bytes",
+        "*samples[].library_forks",
         "*samples[].memory.peak_at_least_bytes",
         "*samples[].memory.peak_at_most_bytes",
         "*samples[].memory.processes_unseen",
@@ -123,6 +125,7 @@ fn whole() -> Value {
     sample["metric"] = json!(5.0);
     sample["more_metrics"] = json!([6.0]);
     sample["library_asked_bytes"] = json!(4096);
+    sample["library_forks"] = json!(2);
     sample["memory"]["over_time"]["mean_coverage"] = json!(0.5);
     sample["supplied"] =
         json!({"requests": 1, "wanted": 2, "got": 2, "seconds": 0.1, "sizes": [65536]});

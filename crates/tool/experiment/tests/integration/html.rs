@@ -111,6 +111,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         environment_padding: 17,
         library_answered: None,
         library_asked_bytes: None,
+        library_forks: None,
         supplied: None,
         design: None,
         stragglers: 0,

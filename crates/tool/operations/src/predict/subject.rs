@@ -14,7 +14,7 @@ use workload_streams::Setup;
 
 use super::whole;
 use crate::Failure;
-use crate::reporter::Progress;
+use crate::reporter::{Progress, say};
 use crate::{facts, signals};
 
 /// A program or workload to predict.
@@ -64,9 +64,6 @@ impl Subject {
             Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
             Self::Program(command) => {
                 let followed = record(command, Streams::Errors, false, quiet)?;
-                if let Some(signal) = followed.interrupted {
-                    return Err(interrupted(signal));
-                }
                 if !followed.status.success() {
                     let status = followed.status;
                     let what = format!("{}: failed while it was recorded: {status}", self.name());
@@ -146,6 +143,9 @@ pub fn record(
         ..Recording::new(&program.path, words, &path)
     };
     let tools = Tools::prepare(&search, &cache()?)?;
+    if !quiet {
+        say("recording the program under QEMU, which takes 20 to 130 times its CPU time");
+    }
     let relay = signals::Relay::new()?;
     let session = Session::start(&tools, &recording)?;
     let relaying = relay.to(session.pid());
@@ -157,24 +157,22 @@ pub fn record(
     });
     progress.clear();
     let asked_to_end = relaying.stop();
-    // If the program was interrupted, blame the signal: the recording may be incomplete.
-    let or_interrupted = |failure: Failure| asked_to_end.map_or(failure, interrupted);
-    let recorded = recorded.map_err(|error| or_interrupted(error.into()))?;
+    // Whatever the program did of the signal, the recording may be incomplete, and analysing it takes long.
+    if let Some(signal) = asked_to_end {
+        return Err(Failure::interrupted(signal, "the recording"));
+    }
+    let recorded = recorded?;
     let instructions = recorded.seen.instructions.map(|count| count as f64);
-    let mut asked = of_trace(&path, instructions, quiet).map_err(or_interrupted)?;
+    let mut asked = of_trace(&path, instructions, quiet)?;
     if recorded.seen.foreign_count > 0 {
         let programs = recorded.seen.foreign_count;
         asked.notes.push(format!("{programs} programs that it executed were not recorded"));
     }
     let fetches = match &recorded.fetches {
-        Some((path, _)) => Some(of_trace(path, None, quiet).map_err(or_interrupted)?.demand),
+        Some((path, _)) => Some(of_trace(path, None, quiet)?.demand),
         None => None,
     };
-    Ok(Followed { asked, fetches, status: recorded.status, interrupted: asked_to_end })
-}
-
-fn interrupted(signal: i32) -> Failure {
-    Failure::interrupted(signal, "the recording")
+    Ok(Followed { asked, fetches, status: recorded.status })
 }
 
 /// A recorded and analysed program.
@@ -185,8 +183,6 @@ pub struct Followed {
     pub fetches: Option<Demand>,
     /// Exit status.
     pub status: ExitStatus,
-    /// The signal that interrupted the recording; the program got this signal too.
-    pub interrupted: Option<i32>,
 }
 
 fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<SubjectDemand, Failure> {

@@ -125,7 +125,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut progress = Progress::new(args.quiet, "fragmenting memory");
     let taken = Held::take(&Root::real(), goal, |done, of| {
         // Compaction may free more superpages than expected: then show no total.
-        progress.tell(done, Some(of).filter(|of| done <= *of), || "superpages taken".to_string());
+        let of = Some(of).filter(|of| done <= *of);
+        progress.tell(done, of, || match of {
+            Some(_) => "superpages taken".to_string(),
+            None => format!("{done} superpages taken"),
+        });
         interrupting.signal() == 0
     });
     progress.clear();
