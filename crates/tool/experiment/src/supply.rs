@@ -29,12 +29,20 @@ use crate::fragment::{self, FragmentError};
 const EXTRA_TRIED: u64 = 4;
 /// A probe takes at most 1/TRIED_SHARE of the control group's headroom.
 const TRIED_SHARE: u64 = 4;
-/// Maximum time for a superpage, and for a request. The library in the program waits a little longer
-/// (`EACH_WAIT` in crates/preload/runtime/src/counters.rs).
-const MAX_TIME_EACH: Duration = Duration::from_millis(2);
-const MAX_TIME: Duration = Duration::from_millis(1000);
+/// The library in the program waits a little longer (`EACH_WAIT` in crates/preload/runtime/src/counters.rs).
+const MAX_TIME: MaxTime =
+    MaxTime { superpage: Duration::from_millis(2), request: Duration::from_millis(1000) };
 /// Interval at which the thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Maximum times of a request.
+#[derive(Debug, Clone, Copy)]
+struct MaxTime {
+    /// For each superpage.
+    superpage: Duration,
+    /// For all of them.
+    request: Duration,
+}
 
 /// The thread that serves a run.
 #[derive(Debug)]
@@ -79,6 +87,7 @@ struct Work {
     journal: PathBuf,
     superpage: PageSize,
     sizes: Vec<PageSize>,
+    max_time: MaxTime,
     /// Sizes that stay enabled until the end.
     on: Vec<SharedKnob>,
     supplied: Supplied,
@@ -97,7 +106,7 @@ impl Supply {
     ) -> std::io::Result<Option<Self>> {
         let (Some(sizes), Some(counters)) = (&plan.supply, counters) else { return Ok(None) };
         let Ok(superpage) = Thp::pmd_size_of(root) else { return Ok(None) };
-        Self::start(counters, root.clone(), journal, superpage, sizes).map(Some)
+        Self::start(counters, root.clone(), journal, superpage, sizes, MAX_TIME).map(Some)
     }
 
     /// Starts serving; `sizes` may be enabled.
@@ -107,6 +116,7 @@ impl Supply {
         journal: &Path,
         superpage: PageSize,
         sizes: &[PageSize],
+        max_time: MaxTime,
     ) -> std::io::Result<Self> {
         let words = counters.words().map_err(std::io::Error::other)?;
         let shared = Arc::new(Shared { words, ends: AtomicBool::new(false) });
@@ -115,6 +125,7 @@ impl Supply {
             journal: journal.to_path_buf(),
             superpage,
             sizes: sizes.to_vec(),
+            max_time,
             on: Vec::new(),
             supplied: Supplied::default(),
         };
@@ -203,7 +214,8 @@ impl Work {
     }
 
     fn gather(&self, count: u64) -> Result<u64, JournalError> {
-        let time = MAX_TIME_EACH.saturating_mul(count as u32).min(MAX_TIME);
+        let MaxTime { superpage, request } = self.max_time;
+        let time = superpage.saturating_mul(count as u32).min(request);
         let limits = Limits { time, short: 0, cache: Cache::Reclaimed };
         contiguous::gather(&self.root, &self.journal, self.superpage, count, limits)
     }
@@ -299,6 +311,10 @@ mod tests {
         }
     }
 
+    /// Enough on a busy machine, too.
+    const LONG: MaxTime =
+        MaxTime { superpage: Duration::from_secs(100), request: Duration::from_secs(100) };
+
     /// Makes a request as the library does.
     fn ask(words: &SharedWords, count: u32) -> u32 {
         let seen = words.word(SERVED).load(Ordering::SeqCst);
@@ -319,7 +335,7 @@ mod tests {
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 0);
         let journal = machine.0.path().join("journal");
         let supply =
-            Supply::start(&counters, machine.root(), &journal, superpage, &[small]).unwrap();
+            Supply::start(&counters, machine.root(), &journal, superpage, &[small], LONG).unwrap();
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 1);
         assert_eq!(ask(&words, 5), 5);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "never"]);
@@ -343,7 +359,8 @@ mod tests {
         let counters = CounterFile::create().unwrap();
         let words = counters.words().unwrap();
         let journal = machine.0.path().join("journal");
-        let supply = Supply::start(&counters, machine.root(), &journal, superpage, &[]).unwrap();
+        let supply =
+            Supply::start(&counters, machine.root(), &journal, superpage, &[], LONG).unwrap();
         assert_eq!(ask(&words, 40), 40);
         // Of 600 MiB, 32 must stay available.
         assert_eq!(ask(&words, 1000), (600 - 32) / 2 - 2);
@@ -358,7 +375,8 @@ mod tests {
         let counters = CounterFile::create().unwrap();
         let words = counters.words().unwrap();
         let journal = machine.0.path().join("journal");
-        let supply = Supply::start(&counters, machine.root(), &journal, superpage, &[]).unwrap();
+        let supply =
+            Supply::start(&counters, machine.root(), &journal, superpage, &[], LONG).unwrap();
         assert_eq!(ask(&words, 5), 0);
         assert!(supply.stop().why_not.is_some_and(|why| why.contains("nr_hugepages")));
     }
