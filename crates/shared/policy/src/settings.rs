@@ -88,7 +88,7 @@ pub struct Launch {
     pub prefault: Prefault,
     /// Whether a fault prepares a whole superpage.
     pub is_whole: bool,
-    /// Whether the design's first fault for a superpage compacts or reclaims, in any memory, if no superpage is free.
+    /// Whether first faults of [`LaunchPages::Transparent`] compact or reclaim, in any memory, if no superpage is free.
     pub compacts: bool,
 }
 
@@ -158,19 +158,19 @@ impl Policy {
     /// Returns what a stock kernel can give a program that runs under this design.
     pub fn launch(&self) -> Launch {
         let (allocation, preparation) = (&self.rules.allocation, &self.rules.preparation);
+        let pages = match (allocation.trigger, allocation.form) {
+            (Trigger::Never, _) => LaunchPages::Base,
+            (Trigger::Mmap, _) => LaunchPages::Pool,
+            (Trigger::FirstFault, Form::Superpage) => LaunchPages::Transparent,
+            (Trigger::FirstFault | Trigger::Scan, _) => LaunchPages::OwnKernel,
+        };
         Launch {
-            pages: match (allocation.trigger, allocation.form) {
-                (Trigger::Never, _) => LaunchPages::Base,
-                (Trigger::Mmap, _) => LaunchPages::Pool,
-                (Trigger::FirstFault, Form::Superpage) => LaunchPages::Transparent,
-                (Trigger::FirstFault | Trigger::Scan, _) => LaunchPages::OwnKernel,
-            },
+            pages,
             size: allocation.sizes.last().copied(),
             prezero: preparation.prezero.is_some(),
             prefault: preparation.prefault,
             is_whole: preparation.grain == Grain::Superpage,
-            compacts: allocation.trigger == Trigger::FirstFault
-                && allocation.form == Form::Superpage
+            compacts: pages == LaunchPages::Transparent
                 && allocation.eligible == Eligible::Always
                 && !matches!(allocation.effort, Effort::None | Effort::Wake),
         }

@@ -219,19 +219,21 @@ impl Plan {
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
-                if recipe.advice == Advice::All {
+                let is_promised = recipe.memory.is_empty() || plan.promise == Promise::Superpages;
+                let mut can_promise = is_promised && !is_below(HARDLY_ANY);
+                match recipe.advice {
                     // What the design makes is what it promises.
-                    if is_fragmented {
-                        plan.promise = Promise::Nothing;
+                    Advice::All => can_promise = false,
+                    Advice::Contiguous => {
+                        plan.supply =
+                            facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
+                        if is_fragmented {
+                            plan.note_fragmented(facts);
+                        }
                     }
-                } else {
-                    plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
                 }
-                if is_fragmented && recipe.advice == Advice::Contiguous {
-                    plan.note_fragmented(facts);
-                    let is_promised =
-                        recipe.memory.is_empty() || plan.promise == Promise::Superpages;
-                    plan.promise = match is_promised && !is_below(HARDLY_ANY) {
+                if is_fragmented {
+                    plan.promise = match can_promise {
                         true => Promise::Superpages,
                         false => Promise::Nothing,
                     };

@@ -18,9 +18,10 @@ pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Fa
     if executor_of(design, executor) == Executor::InPlace {
         return Ok(None);
     }
-    let (summary, rules) = match policy.launch().pages {
+    let plan = policy.launch();
+    let (summary, rules) = match plan.pages {
         LaunchPages::Base | LaunchPages::Pool => return Ok(None),
-        LaunchPages::Transparent => kernels(policy.launch().compacts)?,
+        LaunchPages::Transparent => kernels(plan.compacts)?,
         LaunchPages::OwnKernel if gives_at_fault(design, executor) => kernels(false)?,
         LaunchPages::OwnKernel => beside(design, !policy.physical().reserved.is_empty()),
     };

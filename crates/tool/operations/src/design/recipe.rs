@@ -169,8 +169,7 @@ pub fn from_design(
     let (ahead, mut notes) = ahead(&plan, pages, size);
     notes.extend(kernel_notes(design, &plan, executor, by_fault, kernel));
     let design = Some(name.clone());
-    let is_transparent = plan.pages == LaunchPages::Transparent;
-    let advice = if is_transparent && plan.compacts { Advice::All } else { Advice::Contiguous };
+    let advice = if plan.compacts { Advice::All } else { Advice::Contiguous };
     let recipe = Recipe {
         name: name.clone(),
         memory,
