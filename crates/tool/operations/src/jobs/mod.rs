@@ -5,7 +5,7 @@
 
 pub mod arms;
 mod preload;
-mod progress;
+pub(crate) mod progress;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -9,6 +9,17 @@ use host::{Before, Root};
 
 use crate::reporter::{Progress, say};
 
+const TOO_SHORT: &str = "is too short for a verdict: with warm-ups";
+
+/// Says that `--max-time` of `limit` seconds is too short: one block or round takes `one` seconds, two take `two`.
+pub(crate) fn one_is_made(unit: &str, limit: f64, one: f64, two: f64) -> String {
+    let [limit, one, two] = [limit, one, two].map(f64::ceil);
+    format!(
+        "--max-time {limit:.0}s {TOO_SHORT}, one {unit}, which is always made, takes about {one:.0} s; two, which give an \
+         interval, {two:.0} s"
+    )
+}
+
 /// The progress of one experiment.
 pub struct Bar {
     names: Vec<String>,
@@ -124,27 +135,17 @@ impl Bar {
             }
             Event::Short { one_block, needed, limit } if !self.is_quiet => {
                 let [one_block, needed, limit] =
-                    [one_block, needed, limit].map(|time| time.as_secs_f64().ceil());
-                let (what, takes) = match self.settings.guaranteed_blocks() {
-                    1 => (
-                        "--max-time",
-                        format!(
-                            "one block of two runs per arm, which is always made, takes about {one_block:.0} s; two, which \
-                             give an interval, {needed:.0} s"
-                        ),
-                    ),
-                    _ => (
-                        "its part of --max-time,",
-                        format!(
-                            "two blocks of two runs per arm, which are always made, take about {needed:.0} s"
-                        ),
+                    [one_block, needed, limit].map(|time| time.as_secs_f64());
+                let said = match self.settings.guaranteed_blocks() {
+                    1 => one_is_made("block of two runs per arm", limit, one_block, needed),
+                    _ => format!(
+                        "its part of --max-time, {:.0}s {TOO_SHORT}, two blocks of two runs per arm, which are always \
+                         made, take about {:.0} s",
+                        limit.ceil(),
+                        needed.ceil()
                     ),
                 };
-                self.progress.aside(|| {
-                    say(&format!(
-                        "{what} {limit:.0}s is too short for a verdict: with warm-ups, {takes}"
-                    ));
-                });
+                self.progress.aside(|| say(&said));
             }
             Event::Short { .. } => {}
             Event::Block(progress, most) => {

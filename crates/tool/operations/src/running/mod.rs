@@ -29,6 +29,7 @@ pub use switch::{Memories, Plan, Price};
 use crate::Failure;
 use crate::compare::RuleArgs;
 use crate::jobs::arms;
+use crate::jobs::progress::one_is_made;
 use crate::reporter::{Progress, say};
 use crate::signals::{self, Interrupting};
 use meter::Reader;
@@ -319,8 +320,7 @@ impl Request {
         let (question, mut progress) =
             ((metric.better, &judging.margin(None)), Progress::new(self.quiet, "comparing"));
         let mut rounds = 0;
-        let observe = &mut |event: Event| {
-            match event {
+        let observe = &mut |event: Event| match event {
             Event::Begins(purpose, arm, seconds) => {
                 let arm = arm.map_or("as found", |arm| arm.name.as_str());
                 let what = match purpose {
@@ -330,19 +330,12 @@ impl Request {
                 let most = settings.max_seconds.max(seconds);
                 progress.tell(seconds as u64, Some(most as u64), || what);
             }
-            Event::Short { one_round, two_rounds } if !self.quiet => progress.aside(|| {
-                say(&format!(
-                    "--max-time {:.0}s is too short for a verdict: with warm-ups, one round, which is always made, takes \
-                     about {:.0} s; two, which give an interval, {:.0} s",
-                    settings.max_seconds,
-                    one_round.ceil(),
-                    two_rounds.ceil()
-                ));
-            }),
-            Event::Short { .. } => {}
+            Event::Short { one_round, two_rounds } if !self.quiet => {
+                let said = one_is_made("round", settings.max_seconds, one_round, two_rounds);
+                progress.aside(|| say(&said));
+            }
+            Event::Short { .. } | Event::Ended(_) => {}
             Event::Round(_) => rounds += 1,
-            Event::Ended(_) => {}
-        }
         };
         let load = host::Before::read_for(&Root::real(), &pids);
         let ran = session.run(&mut reader, &mut clock, &arms, &settings, question, observe);
