@@ -315,6 +315,16 @@ mod tests {
     const LONG: MaxTime =
         MaxTime { superpage: Duration::from_secs(100), request: Duration::from_secs(100) };
 
+    /// A supply of a machine that may enable `sizes`, and the counters through which it is asked.
+    fn started(machine: &Machine, sizes: &[PageSize]) -> (Supply, CounterFile) {
+        let superpage = PageSize::new(2 << 20).unwrap();
+        let counters = CounterFile::create().unwrap();
+        assert_eq!(counters.words().unwrap().word(SERVES).load(Ordering::SeqCst), 0);
+        let journal = machine.0.path().join("journal");
+        let supply = Supply::start(&counters, machine.root(), &journal, superpage, sizes, LONG);
+        (supply.unwrap(), counters)
+    }
+
     /// Makes a request as the library does.
     fn ask(words: &SharedWords, count: u32) -> u32 {
         let seen = words.word(SERVED).load(Ordering::SeqCst);
@@ -329,13 +339,9 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_made_free_and_settings_are_as_found() {
         let machine = Machine::new();
-        let [superpage, small] = [2 << 20, 64 << 10].map(|size| PageSize::new(size).unwrap());
-        let counters = CounterFile::create().unwrap();
+        let small = PageSize::new(64 << 10).unwrap();
+        let (supply, counters) = started(&machine, &[small]);
         let words = counters.words().unwrap();
-        assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 0);
-        let journal = machine.0.path().join("journal");
-        let supply =
-            Supply::start(&counters, machine.root(), &journal, superpage, &[small], LONG).unwrap();
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 1);
         assert_eq!(ask(&words, 5), 5);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "never"]);
@@ -355,12 +361,8 @@ mod tests {
         let machine = Machine::new();
         let text = "MemTotal: 1048576 kB\nMemFree: 20480 kB\nMemAvailable: 614400 kB\n";
         fs::write(machine.root().path("/proc/meminfo"), text).unwrap();
-        let superpage = PageSize::new(2 << 20).unwrap();
-        let counters = CounterFile::create().unwrap();
+        let (supply, counters) = started(&machine, &[]);
         let words = counters.words().unwrap();
-        let journal = machine.0.path().join("journal");
-        let supply =
-            Supply::start(&counters, machine.root(), &journal, superpage, &[], LONG).unwrap();
         assert_eq!(ask(&words, 40), 40);
         // Of 600 MiB, 32 must stay available.
         assert_eq!(ask(&words, 1000), (600 - 32) / 2 - 2);
@@ -371,12 +373,8 @@ mod tests {
     fn what_cannot_be_changed_is_no_answer_but_a_reason() {
         let machine = Machine::new();
         fs::remove_file(machine.root().path(POOL)).unwrap();
-        let superpage = PageSize::new(2 << 20).unwrap();
-        let counters = CounterFile::create().unwrap();
+        let (supply, counters) = started(&machine, &[]);
         let words = counters.words().unwrap();
-        let journal = machine.0.path().join("journal");
-        let supply =
-            Supply::start(&counters, machine.root(), &journal, superpage, &[], LONG).unwrap();
         assert_eq!(ask(&words, 5), 0);
         assert!(supply.stop().why_not.is_some_and(|why| why.contains("nr_hugepages")));
     }
