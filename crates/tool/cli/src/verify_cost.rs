@@ -5,7 +5,7 @@
 //! See docs/decisions/prediction.md#6.
 
 use launch::Word;
-use operations::jobs::arms::{seconds, share};
+use operations::jobs::arms::{MOST_RUNS, seconds, share};
 use operations::predict::Subject;
 use operations::verify_cost::{Measured, Method, Request, Row};
 use operations::workloads::WorkloadArgs;
@@ -40,11 +40,11 @@ pub struct Args {
     command: Vec<Word>,
 
     /// Minimum runs per arm, made in pairs [default: 6, at most --max-runs].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MOST_RUNS)))]
     min_runs: Option<u32>,
 
     /// Maximum runs per arm.
-    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MOST_RUNS)))]
     max_runs: u32,
 
     /// Maximum time for all measured runs of a program: 90s, 5m, 1h.

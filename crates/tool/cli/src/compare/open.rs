@@ -1,14 +1,13 @@
 //! What decides the open verdicts: the flags to change, or that more runs are not worth their time.
 
 use experiment::stats::stopping::Rule;
+use operations::jobs::arms::MOST_RUNS;
 use report::format as words;
 
 /// Most further runs of each arm that are worth their time if they take over [`MAX_SECONDS`].
 const MAX_RUNS: u32 = 100;
 /// Most seconds that more than [`MAX_RUNS`] runs of each arm are worth.
 const MAX_SECONDS: f64 = 1800.0;
-/// Largest value of `--max-runs`.
-const FLAG_LIMIT: u32 = 10_000;
 
 /// An open verdict.
 pub struct Open {
@@ -46,7 +45,7 @@ pub struct Made {
 impl Open {
     fn is_hopeless(&self, made: &Made) -> bool {
         let is_long = self.more_runs > MAX_RUNS && self.seconds > MAX_SECONDS;
-        is_long || made.runs.saturating_add(self.more_runs) > FLAG_LIMIT
+        is_long || made.runs.saturating_add(self.more_runs) > MOST_RUNS
     }
 }
 

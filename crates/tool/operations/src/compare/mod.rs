@@ -19,7 +19,7 @@ pub use service::ServiceArgs;
 pub use vary::{Varied, Vary};
 
 use crate::Failure;
-use crate::jobs::arms::{self, BetterArg};
+use crate::jobs::arms::{self, BetterArg, MOST_RUNS};
 use crate::jobs::{Job, JobOutcome, WarmMemory};
 use crate::pool_guard::PoolPolicy;
 use crate::workloads::WorkloadArgs;
@@ -116,11 +116,11 @@ const PATIENCE_SECONDS: f64 = 1800.0;
 #[command(next_help_heading = "Stopping and judging")]
 pub struct RuleArgs {
     /// Minimum runs per arm, made in pairs [default: 5].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MOST_RUNS)))]
     pub min_runs: Option<u32>,
 
     /// Maximum runs per arm [default: 100].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MOST_RUNS)))]
     pub max_runs: Option<u32>,
 
     /// Time until the answer, with warm-ups: 90s, 5m, 1h. The warm-ups and one block of two runs per arm are always made,

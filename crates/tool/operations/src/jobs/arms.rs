@@ -111,6 +111,9 @@ fn parse_time(text: &str) -> Option<f64> {
     parsed.filter(|seconds| (0.0..1e7).contains(seconds))
 }
 
+/// Largest value of `--min-runs` and `--max-runs`.
+pub const MOST_RUNS: u32 = 10_000;
+
 /// Returns the minimum and maximum number of runs; a default yields to a given value.
 pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure> {
     let rule = Rule::default();
