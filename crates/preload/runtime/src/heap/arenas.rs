@@ -436,6 +436,7 @@ pub fn notice_trim() {
 
 #[cold]
 fn trimmed(now: usize) {
+    thresholds::renew();
     let before = LAST_BREAK.swap(now, Ordering::Relaxed);
     MAIN.fetch_min(now, Ordering::Relaxed);
     if before > now {

@@ -166,6 +166,7 @@ unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
 /// As [`backed`], for an object with a separate mapping.
 #[cold]
 unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
+    thresholds::renew();
     let memory = chunk.memory as *mut c_void;
     // SAFETY: memory that glibc's malloc has just returned.
     unsafe {

@@ -23,6 +23,8 @@ static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 static SET_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
+/// Whether glibc would have raised its thresholds since this library set them.
+static ARE_STALE: AtomicBool = AtomicBool::new(false);
 
 /// Called before the first allocation.
 pub fn begin() {
@@ -77,7 +79,18 @@ pub fn freed(chunk: Chunk) {
         return;
     }
     MAPPED_FROM.store(size, Ordering::Relaxed);
-    if ARE_OURS.load(Ordering::Relaxed) && !SET_BY_PROGRAM.load(Ordering::Relaxed) {
+    if ARE_OURS.load(Ordering::Relaxed) {
+        ARE_STALE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Raises stale thresholds. Call at an allocation of a large object or when the heap was trimmed: `mallopt` consolidates
+/// all free chunks, which `malloc` of a large object does too, but `free` does not.
+pub fn renew() {
+    if ARE_STALE.load(Ordering::Relaxed)
+        && ARE_STALE.swap(false, Ordering::Relaxed)
+        && !SET_BY_PROGRAM.load(Ordering::Relaxed)
+    {
         set_mapped_from();
         set_trim();
     }
