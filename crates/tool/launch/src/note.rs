@@ -140,6 +140,8 @@ pub enum Rest {
     Smaller(Vec<PageSize>),
     /// Superpages are freed for the program. If they do not suffice, these sizes are enabled until it ends.
     Supplied(Vec<PageSize>),
+    /// Superpages that each first touch compacts memory for, as the design says; base pages if that fails.
+    Compacted,
 }
 
 /// The reason for the choice of `pages=auto`.
@@ -343,6 +345,9 @@ impl fmt::Display for Rest {
                 "superpages are made free when it asks for them; only if that is not enough, THP of {} are turned on \
                  where advised, until it ends",
                 list(off)
+            ),
+            Self::Compacted => f.write_str(
+                "as the design says, each first touch of a superpage compacts memory, which can take longer than superpages save",
             ),
         }
     }

@@ -227,12 +227,10 @@ impl Plan {
                     Advice::Contiguous => {
                         plan.supply =
                             facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
-                        if is_fragmented {
-                            plan.note_fragmented(facts);
-                        }
                     }
                 }
                 if is_fragmented {
+                    plan.note_fragmented(recipe.advice, facts);
                     plan.promise = match can_promise {
                         true => Promise::Superpages,
                         false => Promise::Nothing,

@@ -73,19 +73,21 @@ impl Plan {
         Ok(library)
     }
 
-    pub(super) fn note_fragmented(&mut self, facts: &Facts) {
-        let rest = match (facts.thp_sizes.as_slice(), &self.supply) {
-            ([], None) => Rest::Base,
-            (on, None) => Rest::Smaller(on.to_vec()),
-            (_, Some(off)) => Rest::Supplied(off.clone()),
+    pub(super) fn note_fragmented(&mut self, advice: Advice, facts: &Facts) {
+        let rest = match (advice, facts.thp_sizes.as_slice(), &self.supply) {
+            (Advice::All, _, _) => Rest::Compacted,
+            (Advice::Contiguous, [], None) => Rest::Base,
+            (Advice::Contiguous, on, None) => Rest::Smaller(on.to_vec()),
+            (Advice::Contiguous, _, Some(off)) => Rest::Supplied(off.clone()),
         };
         self.notes.push(Note::Fragmented { rest });
     }
 
     /// Returns whether so few superpages were free that the program may get smaller ones, which cannot be read back.
     fn may_get_smaller(&self) -> bool {
-        let is_smaller =
-            |note: &Note| matches!(note, Note::Fragmented { rest } if *rest != Rest::Base);
+        let is_smaller = |note: &Note| {
+            matches!(note, Note::Fragmented { rest: Rest::Smaller(_) | Rest::Supplied(_) })
+        };
         self.notes.iter().any(is_smaller)
     }
 

@@ -490,6 +490,12 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     assert_eq!((plan.supply.as_ref(), note(&plan)), (Some(&sizes), None));
     let plan = resolve("thp", &whole).unwrap();
     assert_eq!(variable(&plan, "SUPERPAGE_MEMORY"), None, "glibc's advice, and the library");
+    // A design whose faults compact has no supply, and says what they cost.
+    let recipe = "x: pages=thp memory=heap,mmap".parse().unwrap();
+    let recipe = Recipe { advice: Advice::All, ..recipe };
+    let of = |facts| Plan::resolve(&recipe, program(Kind::Glibc), None, vec![], facts).unwrap();
+    assert_eq!((of(&root).supply, note(&of(&whole))), (None, None));
+    assert!(note(&of(&root)).is_some_and(|it| it.contains("compacts memory")));
     // Without the library, or on the pool, nothing changes.
     let without = Facts { runtime: None, ..root.clone() };
     assert!(!resolve("thp", &without).unwrap().uses_library());
