@@ -76,19 +76,24 @@ impl Machine {
     ///
     /// Where random accesses were measured ([`Machine::far`]), walks for base pages cost what was measured over as much
     /// memory, in proportion to what is computed for both. Near walks, which need no load from far, stay as computed.
+    /// If the host's pages are base pages, superpages miss the TLB as often as base pages; their walks cost nothing here,
+    /// because the measured costs of accesses on superpages include them, and base pages only add to them.
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
-        let computed = self.computed(walks, footprint, leaf);
+        if self.far.is_empty() {
+            return self.computed(walks, footprint, leaf);
+        }
         let of_base = walks.of_base();
-        if self.far.is_empty() || of_base.all_walks() == 0 {
+        let pages = footprint.pte_bytes / ENTRY;
+        let (counted, all) = match self.entry_size(Size::Large) {
+            Size::Base | Size::Cont => {
+                (&of_base, (footprint.pde_bytes / ENTRY) << Size::Large.shift())
+            }
+            Size::Large | Size::Huge => (walks, pages),
+        };
+        let computed = self.computed(counted, footprint, leaf);
+        if of_base.all_walks() == 0 {
             return computed;
         }
-        // On a host's base pages, superpages miss as often as base pages. Their walks are in the costs of accesses on
-        // superpages, to which base pages add.
-        let pages = footprint.pte_bytes / ENTRY;
-        let all = match self.entry_size(Size::Large) {
-            Size::Base | Size::Cont => (footprint.pde_bytes / ENTRY) << Size::Large.shift(),
-            Size::Large | Size::Huge => pages,
-        };
         let Some(far) = self.far_at(all.max(1) * self.base_page.bytes()) else { return computed };
         let share = if all > 0 { (pages as f64 / all as f64).min(1.0) } else { 0.0 };
         let near = walks.near[Size::Base as usize] + walks.near[Size::Cont as usize];

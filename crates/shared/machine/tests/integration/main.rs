@@ -1,4 +1,5 @@
 //! Machines as files.
 
 mod files;
+mod measured;
 mod presets;
