@@ -47,7 +47,7 @@ pub enum Event {
     NoSuperpage {
         /// Effort that the policy permits to get one.
         effort: Effort,
-        /// Whether a daemon needs the superpage, rather than a fault.
+        /// Whether it is needed for a copy of mapped pages, rather than at a fault.
         daemon: bool,
     },
     /// The pool has too few superpages for a mapping, and memory has no free one.

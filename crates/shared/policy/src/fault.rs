@@ -428,8 +428,9 @@ impl Policy {
 
 // Event 1, allocation: actions when no memory is free.
 
-/// State of a superpage allocation that compacts and reclaims (`__alloc_pages_slowpath` of a costly order).
-/// Executors return it unchanged.
+/// State of a superpage allocation that compacts and reclaims (`__alloc_pages_slowpath` of a costly order). A fault of
+/// Linux 5.4 and later makes two (`alloc_pages_mpol`): the first on its own node, asynchronously. Executors return it
+/// unchanged. See docs/decisions/lab-model.md#22.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
     /// Mode of the second compaction attempt.
@@ -438,6 +439,8 @@ pub struct Direct {
     pub gives_up: bool,
     /// Whether the second compaction attempt has begun.
     pub is_second: bool,
+    /// Mode of the second compaction attempt of the allocation that follows if this one fails.
+    pub then: Option<Compaction>,
 }
 
 /// Minimum number of pages reclaimed together (`SWAP_CLUSTER_MAX`).
@@ -478,27 +481,37 @@ impl Policy {
     /// Returns the first action when no superpage is free.
     pub(crate) fn no_superpage(&self, effort: Effort, daemon: bool) -> Action {
         use Compaction::{Async, SyncLight};
-        let (second, gives_up) = match effort {
-            Effort::None => return Action::GiveUp,
-            Effort::Wake => return Action::Wake,
-            Effort::Direct => (Async, true),
-            Effort::DirectRetry => (SyncLight, false),
+        let (second, gives_up, then) = match (effort, daemon) {
+            (Effort::None, _) => return Action::GiveUp,
+            (Effort::Wake, _) => return Action::Wake,
+            (Effort::Direct, false) => (Async, true, Some(Async)),
+            (Effort::Direct, true) => (Async, true, None),
+            (Effort::DirectRetry, false) => (Async, true, Some(SyncLight)),
+            (Effort::DirectRetry, true) => (SyncLight, false, None),
             // Linux 4.3: the second compaction is asynchronous for a fault, and SYNC_LIGHT for khugepaged.
-            Effort::Direct43 => (if daemon { SyncLight } else { Async }, true),
+            (Effort::Direct43, false) => (Async, true, None),
+            (Effort::Direct43, true) => (SyncLight, true, None),
         };
-        let direct = Direct { second, gives_up, is_second: false };
+        self.begin(Direct { second, gives_up, is_second: false, then })
+    }
+
+    fn begin(&self, direct: Direct) -> Action {
         match self.compacts() {
-            true => Action::Compact { mode: Async, direct: Some(direct) },
+            true => Action::Compact { mode: Compaction::Async, direct: Some(direct) },
             false => self.reclaim_for(direct),
         }
     }
 
     /// Returns the next action if compaction made no superpage free.
     pub(crate) fn after_compaction(&self, direct: Direct, result: Result) -> Action {
-        if direct.is_second || direct.gives_up && result == Result::Unavailable {
-            return Action::GiveUp;
+        let has_given_up = direct.gives_up && result == Result::Unavailable;
+        if !direct.is_second && !has_given_up {
+            return self.reclaim_for(direct);
         }
-        self.reclaim_for(direct)
+        direct.then.map_or(Action::GiveUp, |second| {
+            let gives_up = second == Compaction::Async;
+            self.begin(Direct { second, gives_up, is_second: false, then: None })
+        })
     }
 
     /// Returns the next action if reclaim made no superpage free.

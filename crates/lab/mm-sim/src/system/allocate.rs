@@ -165,8 +165,8 @@ impl System {
             Outcome::Deferred => self.counters.compactions_deferred += 1,
             _ => self.counters.compactions += 1,
         }
-        let cost = (report.scanned + report.free_scanned) * self.costs.scan_page
-            + report.migrated * self.costs.migrate_page;
+        let cost =
+            report.looked_at * self.costs.scan_page + report.migrated * self.costs.migrate_page;
         self.clock.charge(payer, Cause::Compact, cost);
         self.counters.migrated += report.migrated;
         report.result

@@ -26,7 +26,8 @@ fn what_linux_does() {
     );
     assert_eq!(
         at(&linux, "no superpage is free for a fault, advised"),
-        "compact asynchronously; else reclaim 512 pages; else compact synchronously, lightly; \
+        "compact asynchronously; else reclaim 512 pages; else compact asynchronously; \
+         else compact asynchronously; else reclaim 512 pages; else compact synchronously, lightly; \
          else do without"
     );
     let mthp = preset("mthp");

@@ -117,9 +117,10 @@ words! {
         None = "none",
         /// Wake the background daemons, and fall back to a base page now.
         Wake = "wake",
-        /// Asynchronous direct compaction, then reclaim, without retry. Give up if compaction is deferred.
+        /// Asynchronous direct compaction, then reclaim, without retry. Give up if compaction is deferred. A fault tries
+        /// it twice.
         Direct = "direct",
-        /// As `direct`, then a second, synchronous compaction.
+        /// As `direct`, then a second, synchronous compaction. A fault tries `direct` before.
         DirectRetry = "direct-retry",
         /// As in Linux 4.3: asynchronous compaction, reclaim, compaction again. Give up at once if compaction is
         /// deferred.

@@ -34,7 +34,23 @@ fn a_fragmented_block_costs_its_pages() {
         assert_eq!((report.result, report.migrated, report.failed), (Outcome::Success, 16, 0));
         assert_eq!(memory.free_superpages(), 1);
         users.check(&memory);
+        // Free blocks of 256, 128, 64, 32 and 16 pages, 16 pages in use, and a free block to move them to.
+        assert!(report.scanned >= 512 && report.looked_at == 5 + 16 + 1, "{report:?}");
     }
+}
+
+#[test]
+fn pages_move_to_the_upper_quarter_of_memory_by_the_free_lists() {
+    let (mut memory, mut users) = fragmented(256, &TAIL, &[]);
+    let before = users.frames.clone();
+    let mut compaction = Compaction::new(&memory, Settings::default());
+    compaction.compact(&mut memory, &mut users, direct(Mode::Async));
+    let moved = users.frames.iter().zip(&before).filter(|(now, then)| now != then);
+    let moved: Vec<u32> = moved.filter_map(|(now, _)| Some(now.as_ref()?.0)).collect();
+    let quarter = memory.frames() / 4 * 3;
+    assert!(moved.len() == 16 && moved.iter().all(|frame| *frame >= quarter), "{moved:?}");
+    // Not from the very end, where the free scanner starts.
+    assert!(moved.iter().all(|frame| *frame < memory.frames() - 512), "{moved:?}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use superpage_policy::rules::{Effort, Locking, ResidentCount};
 use superpage_policy::{
-    Action, Attempt, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages,
-    Page, Physical, Zeroing,
+    Action, Attempt, Backing, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Page,
+    Physical, Zeroing,
 };
 use units::ByteSize;
 
@@ -103,7 +103,7 @@ fn hugetlb() -> Table {
     let pooled = || fresh().superpage(|superpage| superpage.pooled = true).region(|region| region.is_pooled = true);
     let page = || fresh().page(Page::Pooled).region(|region| region.is_pooled = true);
     let lumpy = |direct| Action::Reclaim { pages: 512, lumpy: true, direct };
-    let asked_for = Direct { second: Compaction::SyncLight, gives_up: false, is_second: false };
+    let asked_for = on_own_node(Compaction::SyncLight);
     let own = vec![
         run("memory is mapped and the pool is short of a superpage: compacted, reclaimed, then refused", RESERVE, [
             on(Event::NoPoolPage { tried: Attempt::Nothing }, fresh(), compact(Compaction::Sync)),

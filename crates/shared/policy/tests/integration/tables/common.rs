@@ -82,48 +82,59 @@ pub fn efforts() -> Table {
     use superpage_policy::Result::Unavailable;
     const GFP: &str = "mm/huge_memory.c: vma_thp_gfp_mask";
     const SLOW: &str = "mm/page_alloc.c: __alloc_pages_slowpath";
+    const MPOL: &str = "mm/mempolicy.c: alloc_pages_mpol; mm/page_alloc.c: __alloc_pages_slowpath";
     const SLOW43: &str = "mm/page_alloc.c of 4.3: __alloc_pages_slowpath";
     let facts = fresh;
-    let behind = Event::NoSuperpage { effort: Effort::Direct43, daemon: true };
+    let copy = |effort| Event::NoSuperpage { effort, daemon: true };
+    let behind = copy(Effort::Direct43);
     vec![
         at("none free, effort none", GFP, no_superpage(Effort::None), facts(), Action::GiveUp),
         at("none free, effort wake", GFP, no_superpage(Effort::Wake), facts(), Action::Wake),
-        run("none free, effort direct: compacts, reclaims, compacts, gives up", SLOW, [
-            on(no_superpage(Effort::Direct), facts(), direct(Async, true)),
-            then(NOTHING, facts(), direct_reclaim(Async, true)),
-            then(done(32), facts(), direct_again(Async, true)),
+        run("none free, effort direct, a fault: compacts, reclaims, compacts; on its own node, then on any", MPOL, [
+            on(no_superpage(Effort::Direct), facts(), direct(on_own_node(Async))),
+            then(NOTHING, facts(), direct_reclaim(on_own_node(Async))),
+            then(done(32), facts(), direct_again(on_own_node(Async))),
+            then(NOTHING, facts(), direct(last(Async, true))),
+            then(NOTHING, facts(), direct_reclaim(last(Async, true))),
+            then(done(32), facts(), direct_again(last(Async, true))),
             then(NOTHING, facts(), Action::GiveUp),
         ]),
-        run("effort direct: compaction is deferred or skipped", SLOW, [
-            on(no_superpage(Effort::Direct), facts(), direct(Async, true)),
+        run("effort direct, a fault: compaction is deferred or skipped", MPOL, [
+            on(no_superpage(Effort::Direct), facts(), direct(on_own_node(Async))),
+            then(Unavailable, facts(), direct(last(Async, true))),
             then(Unavailable, facts(), Action::GiveUp),
         ]),
-        run("effort direct-retry: the second compaction is synchronous", SLOW, [
-            on(no_superpage(Effort::DirectRetry), facts(), direct(SyncLight, false)),
-            then(done(512), facts(), direct_reclaim(SyncLight, false)),
-            then(NOTHING, facts(), direct_again(SyncLight, false)),
+        run("effort direct, a copy: compaction is deferred or skipped", SLOW, [
+            on(copy(Effort::Direct), facts(), direct(last(Async, true))),
+            then(Unavailable, facts(), Action::GiveUp),
+        ]),
+        run("effort direct-retry, a fault: the last compaction is synchronous", MPOL, [
+            on(no_superpage(Effort::DirectRetry), facts(), direct(on_own_node(SyncLight))),
+            then(Unavailable, facts(), direct(last(SyncLight, false))),
+            then(done(512), facts(), direct_reclaim(last(SyncLight, false))),
+            then(NOTHING, facts(), direct_again(last(SyncLight, false))),
             then(done(512), facts(), Action::GiveUp),
         ]),
-        run("effort direct-retry: compaction is deferred", SLOW, [
-            on(no_superpage(Effort::DirectRetry), facts(), direct(SyncLight, false)),
-            then(Unavailable, facts(), direct_reclaim(SyncLight, false)),
-            then(done(32), facts(), direct_again(SyncLight, false)),
+        run("effort direct-retry, a copy: compaction is deferred", SLOW, [
+            on(copy(Effort::DirectRetry), facts(), direct(last(SyncLight, false))),
+            then(Unavailable, facts(), direct_reclaim(last(SyncLight, false))),
+            then(done(32), facts(), direct_again(last(SyncLight, false))),
             then(Unavailable, facts(), Action::GiveUp),
         ]),
         run("effort direct-4.3, a fault", SLOW43, [
-            on(no_superpage(Effort::Direct43), facts(), direct(Async, true)),
-            then(NOTHING, facts(), direct_reclaim(Async, true)),
-            then(NOTHING, facts(), direct_again(Async, true)),
+            on(no_superpage(Effort::Direct43), facts(), direct(last(Async, true))),
+            then(NOTHING, facts(), direct_reclaim(last(Async, true))),
+            then(NOTHING, facts(), direct_again(last(Async, true))),
             then(NOTHING, facts(), Action::GiveUp),
         ]),
         run("effort direct-4.3, khugepaged", SLOW43, [
-            on(behind, facts(), direct(SyncLight, true)),
-            then(NOTHING, facts(), direct_reclaim(SyncLight, true)),
-            then(NOTHING, facts(), direct_again(SyncLight, true)),
+            on(behind, facts(), direct(last(SyncLight, true))),
+            then(NOTHING, facts(), direct_reclaim(last(SyncLight, true))),
+            then(NOTHING, facts(), direct_again(last(SyncLight, true))),
             then(NOTHING, facts(), Action::GiveUp),
         ]),
         run("effort direct-4.3: compaction is deferred", SLOW43, [
-            on(behind, facts(), direct(SyncLight, true)),
+            on(behind, facts(), direct(last(SyncLight, true))),
             then(Unavailable, facts(), Action::GiveUp),
         ]),
     ]

@@ -326,22 +326,30 @@ pub fn in_place_at_fault(writable: bool) -> Action {
     fault(FaultAction::MapInPlace { writable })
 }
 
-/// The first direct compaction of an allocation; the second one is as thorough as `second`.
-pub fn direct(second: Compaction, gives_up: bool) -> Action {
-    let direct = Direct { second, gives_up, is_second: false };
+/// An allocation that is the last one.
+pub fn last(second: Compaction, gives_up: bool) -> Direct {
+    Direct { second, gives_up, is_second: false, then: None }
+}
+
+/// The allocation on a fault's own node; the second compaction of the allocation after it is as thorough as `then`.
+pub fn on_own_node(then: Compaction) -> Direct {
+    Direct { then: Some(then), ..last(Compaction::Async, true) }
+}
+
+/// The first direct compaction of an allocation.
+pub fn direct(direct: Direct) -> Action {
     Action::Compact { mode: Compaction::Async, direct: Some(direct) }
 }
 
 /// The reclaim after the first compaction.
-pub fn direct_reclaim(second: Compaction, gives_up: bool) -> Action {
-    let direct = Direct { second, gives_up, is_second: false };
+pub fn direct_reclaim(direct: Direct) -> Action {
     Action::Reclaim { pages: 512, lumpy: false, direct: Some(direct) }
 }
 
 /// The second direct compaction.
-pub fn direct_again(second: Compaction, gives_up: bool) -> Action {
-    let direct = Direct { second, gives_up, is_second: true };
-    Action::Compact { mode: second, direct: Some(direct) }
+pub fn direct_again(direct: Direct) -> Action {
+    let again = Direct { is_second: true, ..direct };
+    Action::Compact { mode: direct.second, direct: Some(again) }
 }
 
 /// Reclaims memory by a daemon.

@@ -197,8 +197,8 @@ fn no_effort() -> Table {
     use superpage_policy::rules::Effort;
     vec![
         at("no superpage", ALLOC, no_superpage(Effort::None), fresh(), Action::GiveUp),
-        run("a daemon's or the program's own request reclaims, and does not compact", "mm/page_alloc.c: __alloc_pages_slowpath without CONFIG_COMPACTION", [
-            on(no_superpage(Effort::DirectRetry), fresh(), direct_reclaim(superpage_policy::Compaction::SyncLight, false)),
+        run("a request reclaims, and does not compact", "mm/page_alloc.c: __alloc_pages_slowpath without CONFIG_COMPACTION", [
+            on(no_superpage(Effort::DirectRetry), fresh(), direct_reclaim(on_own_node(superpage_policy::Compaction::SyncLight))),
             then(done(32), fresh(), Action::GiveUp),
         ]),
     ]

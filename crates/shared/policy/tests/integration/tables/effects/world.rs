@@ -231,7 +231,7 @@ impl World {
 
     fn no_superpage(&mut self, effort: Effort, daemon: bool) -> Result<(), Differ> {
         let mut event = Event::NoSuperpage { effort, daemon };
-        for _ in 0..4 {
+        for _ in 0..8 {
             let action = self.on(event, &Facts::default())?;
             if !matches!(action, Action::Compact { .. } | Action::Reclaim { .. }) {
                 break;
