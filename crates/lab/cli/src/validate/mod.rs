@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, short, value_name = "MACHINE", default_value = tlb_probe::THIS)]
     machine: String,
 
-    /// Memory of the simulated machine [default: this machine's].
+    /// Memory of the simulated machine [default: this machine's without its hugetlb pools].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
@@ -111,8 +111,12 @@ pub struct Args {
     within: f64,
 
     /// Print again a validation from a file that --json wrote; nothing is run.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "programs", "suite", "traces", "machine", "memory", "fragmentations", "seed", "executor", "runs", "max_time", "dry_run"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "programs", "suite", "traces", "machine", "memory", "fragmentations", "seed", "executor", "runs", "max_time", "live", "dry_run"])]
     from: Option<PathBuf>,
+
+    /// Simulate again, and compare with the live runs in a file that --json wrote; nothing is run live.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "executor", "runs", "max_time"])]
+    live: Option<PathBuf>,
 
     /// Print CSV: a line for each design live, as written, and as carried out live.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
@@ -155,7 +159,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             };
             let experiments = args.experiments(traces)?;
             if args.dry_run {
-                experiments.iter().try_for_each(One::describe)?;
+                experiments.iter().try_for_each(|one| one.describe(args.live.is_none()))?;
                 return Ok(Done::Fine);
             }
             let made = args.make(&experiments)?;
@@ -249,7 +253,9 @@ impl Args {
                 max_seconds: self.max_time,
                 quiet: self.outputs.quiet,
             };
-            live.check()?;
+            if self.live.is_none() {
+                live.check()?;
+            }
             Ok::<_, Failure>(One { name: candidate.name, live, parts, designs: carried.clone() })
         };
         let candidates = self.candidates(kernels, traces)?;
@@ -322,18 +328,23 @@ impl Args {
     }
 
     fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
+        let earlier = self.live.as_deref().map(|path| Ok::<_, Failure>((path, read(path)?)));
+        let earlier = earlier.transpose()?;
         let (mut workloads, mut live, mut ended) = (Vec::new(), Vec::new(), None);
         for one in experiments {
             if !self.outputs.quiet && experiments.len() > 1 {
                 let (at, of) = (workloads.len() + 1, experiments.len());
                 exit::say(&format!("{at} of {of}: {}, {}", one.name, one.parts.fragmentation.name));
             }
-            let made = match one.live.run()? {
-                JobOutcome::Document(document) => Some(document),
-                JobOutcome::Signal(signal, made) => {
-                    ended = Some(signal);
-                    made
-                }
+            let made = match &earlier {
+                Some((path, earlier)) => Some(Box::new(one.earlier(path, earlier)?)),
+                None => match one.live.run()? {
+                    JobOutcome::Document(document) => Some(document),
+                    JobOutcome::Signal(signal, made) => {
+                        ended = Some(signal);
+                        made
+                    }
+                },
             };
             if let Some(document) = made {
                 workloads.push(one.compared(&document, self.outputs.quiet)?);
@@ -375,8 +386,10 @@ impl Args {
 }
 
 impl One {
-    fn describe(&self) -> Result<(), Failure> {
-        exit::print(&cli::plans_in_words(&self.live.plans()?))?;
+    fn describe(&self, runs_live: bool) -> Result<(), Failure> {
+        if runs_live {
+            exit::print(&cli::plans_in_words(&self.live.plans()?))?;
+        }
         let designs: Vec<&NamedInput> = self.designs.iter().map(|(design, _)| design).collect();
         exit::print(&self.parts.describe(&designs)?)?;
         for (_, as_live) in &self.designs {
@@ -385,6 +398,36 @@ impl One {
             }
         }
         Ok(())
+    }
+
+    /// Finds the live runs of the same workload, memory and designs in an earlier result.
+    fn earlier(
+        &self,
+        path: &Path,
+        (validation, live): &(Validation, Vec<Document>),
+    ) -> Result<Document, Failure> {
+        let designs = || {
+            let others = self.designs.iter().map(|(design, _)| design.name.as_str());
+            std::iter::once(BASE).chain(others)
+        };
+        let is_same = |one: &&(&Compared, &Document)| {
+            let of_one = one.0.designs.iter().map(|row| row.design.as_str());
+            one.0.workload == self.name
+                && validation.fragmentation_of(one.0) == self.parts.fragmentation.name
+                && of_one.eq(designs())
+        };
+        let found = validation.workloads.iter().zip(live).collect::<Vec<_>>();
+        let found = found.iter().find(is_same).map(|(_, document)| (*document).clone());
+        found.ok_or_else(|| {
+            let designs: Vec<&str> = designs().collect();
+            Failure::usage(format!(
+                "{}: it has no live runs of {}, {}, under {}; leave that out, or run it live",
+                path.display(),
+                self.name,
+                self.parts.fragmentation.name,
+                designs.join(", ")
+            ))
+        })
     }
 
     fn compared(&self, document: &Document, quiet: bool) -> Result<Compared, Failure> {
@@ -402,7 +445,8 @@ impl One {
         if let Some(end) = reports.iter().find_map(crate::words::end_of) {
             return Err(Failure::usage(format!("{}: simulated: {end}", self.name)));
         }
-        let mut lab = reports.iter().map(Side::from_report);
+        let is_freed = document.metric.is_none();
+        let mut lab = reports.iter().map(|report| Side::from_report(report, is_freed));
         let mut next = || lab.next().expect("a report of each");
         let written: Vec<Side> = (0..=self.designs.len()).map(|_| next()).collect();
         let rows = measured::sides(document).into_iter().zip(written).enumerate();
@@ -468,13 +512,15 @@ fn distinct(all: Vec<Candidate>) -> Result<Vec<Candidate>, Failure> {
     Err(Failure::usage(format!("workload `{}` is given twice; leave one away", twice.name)))
 }
 
-/// Returns this machine's memory, rounded down to superpages.
+/// Returns this machine's memory without its hugetlb pools, in which nothing moves, rounded down to superpages.
 fn own_memory() -> Result<ByteSize, Failure> {
-    let total = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
-    let total = total.ok_or_else(|| {
+    let memory = MemInfo::read(&Root::real()).ok();
+    let total = memory.and_then(|memory| Some((memory.total?, memory.hugetlb)));
+    let (total, pools) = total.ok_or_else(|| {
         Failure::cannot("/proc/meminfo does not say how much memory there is; give --memory")
     })?;
-    Ok(ByteSize(total.bytes() >> 21 << 21))
+    let pools = pools.map_or(0, |pools| pools.bytes());
+    Ok(ByteSize(total.bytes().saturating_sub(pools) >> 21 << 21))
 }
 
 /// Describes the machine of the live runs.

@@ -119,8 +119,7 @@ impl Program {
     }
 }
 
-/// glibc's setting with which live runs on THP are made (docs/decisions/lab.md#8). It changes how the heap grows, so
-/// that recordings are made with it too.
+/// glibc's setting for recordings: the heap grows by superpages, as libsuperpage.so lets it grow in live runs.
 const GLIBC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
 impl Candidate {

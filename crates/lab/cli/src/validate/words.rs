@@ -17,10 +17,10 @@ the whole process, with its start; beside: CPU time of what makes superpages
 beside the program, live only superpage's own. superpages: at most; half at:
 the share of the time at which half of them were there (live: of the warm-up
 run). Times of one thread are CPU time. Last table: speed-ups over base pages;
-anchored: what the lab saves, taken from the live time on base pages, so that
-the program's own work is not simulated; kernel, translation: how much more of
-that time the lab saves there; cause: the larger one, or another number of
-superpages.";
+anchored: with the time in user mode on base pages as live, so that the
+program's own work is not simulated; kernel, translation: how much more of the
+live time on base pages the lab saves there; cause: the larger one, or another
+number of superpages.";
 
 /// Formats a line for each workload, fragmentation and design: the error, and its likely cause.
 fn causes(of: &Validation) -> String {

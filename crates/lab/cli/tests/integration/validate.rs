@@ -10,7 +10,8 @@ use crate::{fine, json, path};
 
 fn side(seconds: f64, superpages: f64) -> Side {
     let steps = vec![Step { at: 0.25, superpages }];
-    Side { seconds, faults: Some(512.0), superpages: Some(superpages), steps, ..Side::default() }
+    let (faults, kernel_seconds) = (Some(512.0), Some(0.0));
+    Side { seconds, faults, kernel_seconds, superpages: Some(superpages), steps, ..Side::default() }
 }
 
 fn row(design: &str, live: f64, lab: f64, as_live: Option<f64>) -> Row {
@@ -152,6 +153,36 @@ fn a_program_is_recorded_once_and_simulated() {
     let output = lab(&of("seq 1 20001"));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("another command: seq 1 20000"), "{}", stderr(&output));
+}
+
+#[test]
+fn live_runs_are_compared_with_another_simulation() {
+    let example =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/schemas/examples/validate-1.json");
+    let before: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(example).unwrap()).unwrap();
+    let flags = ["validate", "--live", example, "-m", "zen4", "--memory", "1G", "--json", "-q"];
+    let workload = ["-w", "gups:size=64M,operations=2M"];
+    let document = json(&[&flags[..], &workload, &["-d", "freebsd"]].concat());
+    let row = |document: &serde_json::Value, side: &str| {
+        document["workloads"][0]["designs"][1][side].clone()
+    };
+    assert_eq!(row(&document, "live"), row(&before, "live"));
+    let wall =
+        |document: &serde_json::Value| document["live"][0]["samples"][0]["wall_seconds"].clone();
+    assert_eq!(wall(&document), wall(&before), "the live runs are kept");
+    assert_ne!(row(&document, "lab"), row(&before, "lab"), "another machine");
+    for (words, lacks) in [
+        ([&workload[..], &["-d", "linux-6"]].concat(), "under base, linux-6"),
+        (vec!["-w", "gups:size=32M", "-d", "freebsd"], "gups:size=32MiB"),
+        ([&workload[..], &["-d", "freebsd", "-f", "frag-50"]].concat(), "frag-50"),
+    ] {
+        let output = lab(&[&flags[..], &words].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(lacks), "{}", stderr(&output));
+    }
+    let output = lab(&[&flags[..], &workload, &["-d", "freebsd", "--runs", "4"]].concat());
+    assert_eq!(output.status.code(), Some(2), "nothing is run live");
 }
 
 #[test]

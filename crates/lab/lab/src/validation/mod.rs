@@ -275,12 +275,14 @@ impl Gap {
 }
 
 impl Side {
-    /// Computes the figures of a report.
-    pub fn from_report(report: &Report) -> Self {
+    /// Computes the figures of a report. `is_freed`: the live time includes making and removing mappings. The built-in
+    /// workloads do not time that; most of it is freeing memory.
+    pub fn from_report(report: &Report, is_freed: bool) -> Self {
         let seconds = |cycles: u64| cycles as f64 / (f64::from(report.mhz) * 1e6);
         let kernel = [Account::Faults, Account::Upkeep];
         let kernel: u64 = kernel.iter().map(|account| account.cycles(&report.ledger)).sum();
-        let total = report.seconds();
+        let untimed = if is_freed { 0.0 } else { seconds(report.ledger[mm_sim::Cause::Map]) };
+        let total = report.seconds() - untimed;
         let step = |moment: &mm_sim::Moment| Step {
             at: (moment.microseconds as f64 / 1e6 / total).min(1.0),
             superpages: moment.superpages as f64,
@@ -293,7 +295,7 @@ impl Side {
         let timed = report.phases.iter().find(|phase| phase.name == "run");
         Self {
             seconds: total,
-            timed_seconds: timed.map(|phase| seconds(phase.wall_cycles)),
+            timed_seconds: timed.map(|phase| seconds(phase.wall_cycles).min(total)),
             faults: Some(report.counters.faults as f64),
             kernel_seconds: Some(seconds(kernel)),
             beside_seconds: Some(seconds(report.background.total())),
@@ -340,13 +342,16 @@ impl Compared {
         }
     }
 
-    /// Returns the simulated speed-up over base pages if the program's own work took as long as live: the laboratory
-    /// says what a design saves, and the live run on base pages from how much. `None`: it saves more than all. See docs/decisions/lab.md#10.
+    /// Returns the simulated speed-up over base pages if the program's own work took as long as live: the live run says
+    /// how long the program runs in user mode on base pages, the laboratory how long in the kernel, and what a design
+    /// saves of both. `None`: it saves more than all, or the kernel's time is unknown. See docs/decisions/lab.md#10.
     pub fn anchored(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
         let base = self.designs.first()?;
-        let saved = of(base).seconds - of(row).seconds;
-        let whole = base.live.seconds;
-        (whole > 0.0 && whole > saved).then(|| whole / (whole - saved))
+        let (live, lab) = (&base.live, of(base));
+        let own = (live.seconds - live.kernel_seconds?).max(0.0);
+        let whole = own + lab.kernel_seconds?.min(lab.seconds);
+        let left = whole - (lab.seconds - of(row).seconds);
+        (whole > 0.0 && left > 0.0).then(|| whole / left)
     }
 
     /// Returns the relative error of [`Compared::anchored`], as a ratio.
