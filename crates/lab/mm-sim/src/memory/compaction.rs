@@ -127,31 +127,19 @@ pub struct Report {
     pub migrated: u64,
     /// Pages that could not be migrated.
     pub failed: u64,
-    /// Frames scanned by the migration scanner.
-    pub scanned: u64,
-    /// Frames scanned by the free scanner.
-    pub free_scanned: u64,
     /// Frames that either scanner looked at: a free block, and a pageblock that is left out, are passed by one look. See
     /// docs/decisions/lab-model.md#22.
     pub looked_at: u64,
 }
 
 impl Report {
-    pub(crate) const NOTHING: Self = Self {
-        result: Outcome::Skipped,
-        migrated: 0,
-        failed: 0,
-        scanned: 0,
-        free_scanned: 0,
-        looked_at: 0,
-    };
+    pub(crate) const NOTHING: Self =
+        Self { result: Outcome::Skipped, migrated: 0, failed: 0, looked_at: 0 };
 
     fn add(&mut self, other: Self) {
         self.result = self.result.max(other.result);
         self.migrated += other.migrated;
         self.failed += other.failed;
-        self.scanned += other.scanned;
-        self.free_scanned += other.free_scanned;
         self.looked_at += other.looked_at;
     }
 }
@@ -513,12 +501,9 @@ impl Run<'_> {
             }
             self.report.looked_at += 1;
             if let Some(order) = zone.order_around(block, slot) {
-                let end = ((slot >> order << order) + (1 << order)).min(PAGEBLOCK);
-                self.report.scanned += u64::from(end - slot);
-                slot = end;
+                slot = ((slot >> order << order) + (1 << order)).min(PAGEBLOCK);
                 continue;
             }
-            self.report.scanned += 1;
             let word = self.memory.owners[base + slot as usize];
             if is_movable(word) {
                 self.batch.push(Frame(base as u32 + slot));
@@ -545,23 +530,28 @@ impl Run<'_> {
     fn isolate_listed(&mut self, wanted: usize) {
         let here = (self.migrate / PAGEBLOCK) as usize;
         let from = self.free.0 - self.free.0.saturating_sub(here) / 8;
-        let zone = &mut self.memory.zones[self.zone];
-        zone.settle();
+        self.memory.zones[self.zone].settle();
         for order in (0..self.request.order.min(PAGEBLOCK_ORDER)).rev() {
             if self.spare.len() >= wanted {
                 break;
             }
+            let zone = &self.memory.zones[self.zone];
             let listed = &zone.index[Mobility::Movable.index()][order as usize];
             let Some(block) = listed.from(from).next() else { continue };
             let slots = (0..PAGEBLOCK).step_by(1 << order);
             let free = |slot: &u32| zone.order_around(block, *slot) == Some(order);
             let Some(slot) = slots.into_iter().find(free) else { continue };
-            zone.claim(block, slot, order);
-            let start = zone.frame(block, slot).0;
-            self.spare.extend((start..start + (1 << order)).map(Frame));
-            self.report.free_scanned += 1 << order;
-            self.report.looked_at += 1;
+            self.isolate_block(block, slot, order);
         }
+    }
+
+    /// Isolates the free block of `order` at a slot of a pageblock.
+    fn isolate_block(&mut self, block: usize, slot: u32, order: u8) {
+        let zone = &mut self.memory.zones[self.zone];
+        zone.claim(block, slot, order);
+        let start = zone.frame(block, slot).0;
+        self.spare.extend((start..start + (1 << order)).map(Frame));
+        self.report.looked_at += 1;
     }
 
     /// Isolates free frames from the free lists, then downwards from the zone's end, until `wanted` are available
@@ -602,21 +592,15 @@ impl Run<'_> {
 
     /// Isolates the free blocks of a pageblock, ascending. Returns the slot where the scan continues.
     fn isolate_free_from(&mut self, block: usize, from: u32, wanted: usize) -> u32 {
-        let zone = &mut self.memory.zones[self.zone];
         let mut slot = from;
         while slot < PAGEBLOCK && self.spare.len() < wanted {
-            let Some(order) = zone.order_around(block, slot) else {
-                self.report.free_scanned += 1;
+            let Some(order) = self.memory.zones[self.zone].order_around(block, slot) else {
                 self.report.looked_at += 1;
                 slot += 1;
                 continue;
             };
             let order = order.min(slot.trailing_zeros() as u8).min(PAGEBLOCK_ORDER);
-            zone.claim(block, slot, order);
-            let start = zone.frame(block, slot).0;
-            self.spare.extend((start..start + (1 << order)).map(Frame));
-            self.report.free_scanned += 1 << order;
-            self.report.looked_at += 1;
+            self.isolate_block(block, slot, order);
             slot += 1 << order;
         }
         slot
