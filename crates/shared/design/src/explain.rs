@@ -252,7 +252,7 @@ impl Explainer<'_> {
             if let FaultAction::MakeSuperpage { effort, .. } | FaultAction::Reserve { effort, .. } =
                 self.serve(true, &facts)
             {
-                let happens = Event::NoSuperpage { effort, daemon: false };
+                let happens = Event::NoSuperpage { effort, is_copy: false };
                 lines.push(line(&format!("no superpage is free for {event}"), happens));
             }
         }

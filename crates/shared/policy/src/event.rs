@@ -47,8 +47,8 @@ pub enum Event {
     NoSuperpage {
         /// Effort that the policy permits to get one.
         effort: Effort,
-        /// Whether it is needed for a copy of mapped pages, rather than at a fault.
-        daemon: bool,
+        /// Whether mapped pages are to be copied into it; else a fault needs it.
+        is_copy: bool,
     },
     /// The pool has too few superpages for a mapping, and memory has no free one.
     NoPoolPage {

@@ -479,9 +479,9 @@ impl Policy {
     }
 
     /// Returns the first action when no superpage is free.
-    pub(crate) fn no_superpage(&self, effort: Effort, daemon: bool) -> Action {
+    pub(crate) fn no_superpage(&self, effort: Effort, is_copy: bool) -> Action {
         use Compaction::{Async, SyncLight};
-        let (second, gives_up, then) = match (effort, daemon) {
+        let (second, gives_up, then) = match (effort, is_copy) {
             (Effort::None, _) => return Action::GiveUp,
             (Effort::Wake, _) => return Action::Wake,
             (Effort::Direct, false) => (Async, true, Some(Async)),

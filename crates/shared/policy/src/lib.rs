@@ -93,7 +93,7 @@ impl Policy {
             Event::Prepared { write } => self.mapped_at_once(write, facts),
             Event::Mapped => self.mapped(facts),
             Event::NoPage { wanted } => self.no_page(wanted),
-            Event::NoSuperpage { effort, daemon } => self.no_superpage(effort, daemon),
+            Event::NoSuperpage { effort, is_copy } => self.no_superpage(effort, is_copy),
             Event::NoPoolPage { tried } => self.no_pool_page(tried),
             Event::Unmapped { whole } => self.unmapped(whole, facts),
             Event::Protected { whole } => self.protected(whole, facts),

@@ -74,11 +74,17 @@ impl System {
         report.evicted
     }
 
-    pub(crate) fn superpage(&mut self, effort: Effort, payer: Payer) -> Option<Allocated> {
+    /// Allocates a superpage with an effort. `is_copy`: mapped pages are to be copied into it; else a fault needs it.
+    pub(crate) fn superpage(
+        &mut self,
+        effort: Effort,
+        payer: Payer,
+        is_copy: bool,
+    ) -> Option<Allocated> {
         if let Some(got) = self.free_superpage() {
             return Some(got);
         }
-        let mut event = Event::NoSuperpage { effort, daemon: payer == Payer::Daemon };
+        let mut event = Event::NoSuperpage { effort, is_copy };
         loop {
             let action = self.policy.on(event, &Facts::default());
             let result = match action {

@@ -456,7 +456,7 @@ impl System {
         effort: Effort,
         payer: Payer,
     ) -> Collapsed {
-        let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
+        let Some(got) = self.superpage(effort, payer, true) else { return Collapsed::NoMemory };
         let first = region.first();
         let present = self.read_back(Pages { first, count: SLOTS }, payer);
         self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);

@@ -160,7 +160,7 @@ impl System {
 
     /// Allocates, zeroes and maps a whole superpage. `false`: none was available.
     fn fresh_superpage(&mut self, region: Region, effort: policy::rules::Effort) -> bool {
-        let Some(got) = self.superpage(effort, Payer::Program) else { return false };
+        let Some(got) = self.superpage(effort, Payer::Program, false) else { return false };
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
         if !got.zeroed {
             self.clock.spend(Cause::Zero, self.costs.zero_large);
@@ -423,7 +423,7 @@ impl System {
             got = self.block(order);
         }
         if got.is_none() && order == LARGE_ORDER {
-            got = self.superpage(effort, Payer::Program).map(|got| (got.frame, got.zeroed));
+            got = self.superpage(effort, Payer::Program, false).map(|got| (got.frame, got.zeroed));
         }
         let Some(block) = got else { return false };
         self.counters.reserved += 1;

@@ -85,7 +85,7 @@ pub fn efforts() -> Table {
     const MPOL: &str = "mm/mempolicy.c: alloc_pages_mpol; mm/page_alloc.c: __alloc_pages_slowpath";
     const SLOW43: &str = "mm/page_alloc.c of 4.3: __alloc_pages_slowpath";
     let facts = fresh;
-    let copy = |effort| Event::NoSuperpage { effort, daemon: true };
+    let copy = |effort| Event::NoSuperpage { effort, is_copy: true };
     let behind = copy(Effort::Direct43);
     vec![
         at("none free, effort none", GFP, no_superpage(Effort::None), facts(), Action::GiveUp),

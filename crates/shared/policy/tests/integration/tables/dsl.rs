@@ -123,7 +123,7 @@ pub fn tick(daemon: Daemon) -> Event {
 }
 
 pub fn no_superpage(effort: Effort) -> Event {
-    Event::NoSuperpage { effort, daemon: false }
+    Event::NoSuperpage { effort, is_copy: false }
 }
 
 pub const DONE: Ended = Ended::Done { pages: 0 };

@@ -229,8 +229,8 @@ impl World {
         Ok(())
     }
 
-    fn no_superpage(&mut self, effort: Effort, daemon: bool) -> Result<(), Differ> {
-        let mut event = Event::NoSuperpage { effort, daemon };
+    fn no_superpage(&mut self, effort: Effort, is_copy: bool) -> Result<(), Differ> {
+        let mut event = Event::NoSuperpage { effort, is_copy };
         for _ in 0..8 {
             let action = self.on(event, &Facts::default())?;
             if !matches!(action, Action::Compact { .. } | Action::Reclaim { .. }) {
