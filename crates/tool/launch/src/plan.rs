@@ -219,19 +219,16 @@ impl Plan {
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
-                let is_promised = recipe.memory.is_empty() || plan.promise == Promise::Superpages;
-                let mut can_promise = is_promised && !is_below(HARDLY_ANY);
-                match recipe.advice {
-                    // What the design makes is what it promises.
-                    Advice::All => can_promise = false,
-                    Advice::Contiguous => {
-                        plan.supply =
-                            facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
-                    }
+                let is_supplied = recipe.advice == Advice::Contiguous;
+                if is_supplied && facts.may_change_settings {
+                    plan.supply = Some(facts.thp_sizes_off.clone());
                 }
                 if is_fragmented {
                     plan.note_fragmented(recipe.advice, facts);
-                    plan.promise = match can_promise {
+                    // A design whose faults compact promises nothing: what it makes is what it promises.
+                    let is_promised =
+                        recipe.memory.is_empty() || plan.promise == Promise::Superpages;
+                    plan.promise = match is_supplied && is_promised && !is_below(HARDLY_ANY) {
                         true => Promise::Superpages,
                         false => Promise::Nothing,
                     };
