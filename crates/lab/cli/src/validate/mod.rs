@@ -157,12 +157,14 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                     scratch.path()
                 }
             };
+            let earlier = args.live.as_deref().map(|path| Ok::<_, Failure>((path, read(path)?)));
+            let earlier = earlier.transpose()?;
             let experiments = args.experiments(traces)?;
             if args.dry_run {
                 experiments.iter().try_for_each(|one| one.describe(args.live.is_none()))?;
                 return Ok(Done::Fine);
             }
-            let made = args.make(&experiments)?;
+            let made = args.make(&experiments, earlier.as_ref())?;
             if let (true, Some(signal)) = (made.validation.workloads.is_empty(), made.signal) {
                 exit::say("interrupted before every design had two runs: nothing to compare");
                 return Ok(Done::Signal(signal));
@@ -186,6 +188,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         None => Done::Fine,
     })
 }
+
+/// An earlier result, and its file.
+type Earlier<'a> = (&'a Path, (Validation, Vec<Document>));
 
 struct Made {
     validation: Validation,
@@ -327,17 +332,16 @@ impl Args {
         distinct(all)
     }
 
-    fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
-        let earlier = self.live.as_deref().map(|path| Ok::<_, Failure>((path, read(path)?)));
-        let earlier = earlier.transpose()?;
+    /// Makes the live runs, or takes them from an `earlier` result, and the simulations.
+    fn make(&self, experiments: &[One], earlier: Option<&Earlier>) -> Result<Made, Failure> {
         let (mut workloads, mut live, mut ended) = (Vec::new(), Vec::new(), None);
         for one in experiments {
             if !self.outputs.quiet && experiments.len() > 1 {
                 let (at, of) = (workloads.len() + 1, experiments.len());
                 exit::say(&format!("{at} of {of}: {}, {}", one.name, one.parts.fragmentation.name));
             }
-            let made = match &earlier {
-                Some((path, earlier)) => Some(Box::new(one.earlier(path, earlier)?)),
+            let made = match earlier {
+                Some(earlier) => Some(Box::new(one.earlier(earlier)?)),
                 None => match one.live.run()? {
                     JobOutcome::Document(document) => Some(document),
                     JobOutcome::Signal(signal, made) => {
@@ -401,24 +405,18 @@ impl One {
     }
 
     /// Finds the live runs of the same workload, memory and designs in an earlier result.
-    fn earlier(
-        &self,
-        path: &Path,
-        (validation, live): &(Validation, Vec<Document>),
-    ) -> Result<Document, Failure> {
+    fn earlier(&self, (path, (validation, live)): &Earlier) -> Result<Document, Failure> {
         let designs = || {
             let others = self.designs.iter().map(|(design, _)| design.name.as_str());
             std::iter::once(BASE).chain(others)
         };
-        let is_same = |one: &&(&Compared, &Document)| {
-            let of_one = one.0.designs.iter().map(|row| row.design.as_str());
-            one.0.workload == self.name
-                && validation.fragmentation_of(one.0) == self.parts.fragmentation.name
-                && of_one.eq(designs())
-        };
-        let found = validation.workloads.iter().zip(live).collect::<Vec<_>>();
-        let found = found.iter().find(is_same).map(|(_, document)| (*document).clone());
-        found.ok_or_else(|| {
+        let mut runs = validation.workloads.iter().zip(live);
+        let found = runs.find(|(one, _)| {
+            one.workload == self.name
+                && validation.fragmentation_of(one) == self.parts.fragmentation.name
+                && one.designs.iter().map(|row| row.design.as_str()).eq(designs())
+        });
+        found.map(|(_, document)| document.clone()).ok_or_else(|| {
             let designs: Vec<&str> = designs().collect();
             Failure::usage(format!(
                 "{}: it has no live runs of {}, {}, under {}; leave that out, or run it live",
@@ -445,8 +443,8 @@ impl One {
         if let Some(end) = reports.iter().find_map(crate::words::end_of) {
             return Err(Failure::usage(format!("{}: simulated: {end}", self.name)));
         }
-        let is_freed = document.metric.is_none();
-        let mut lab = reports.iter().map(|report| Side::from_report(report, is_freed));
+        let times_mappings = document.metric.is_none();
+        let mut lab = reports.iter().map(|report| Side::from_report(report, times_mappings));
         let mut next = || lab.next().expect("a report of each");
         let written: Vec<Side> = (0..=self.designs.len()).map(|_| next()).collect();
         let rows = measured::sides(document).into_iter().zip(written).enumerate();

@@ -275,13 +275,14 @@ impl Gap {
 }
 
 impl Side {
-    /// Computes the figures of a report. `is_freed`: the live time includes making and removing mappings. The built-in
-    /// workloads do not time that; most of it is freeing memory.
-    pub fn from_report(report: &Report, is_freed: bool) -> Self {
+    /// Computes the figures of a report. `times_mappings`: the live time includes making and removing mappings, most of
+    /// which is freeing memory. Built-in workloads do not time it.
+    pub fn from_report(report: &Report, times_mappings: bool) -> Self {
         let seconds = |cycles: u64| cycles as f64 / (f64::from(report.mhz) * 1e6);
         let kernel = [Account::Faults, Account::Upkeep];
         let kernel: u64 = kernel.iter().map(|account| account.cycles(&report.ledger)).sum();
-        let untimed = if is_freed { 0.0 } else { seconds(report.ledger[mm_sim::Cause::Map]) };
+        let of_mappings = seconds(report.ledger[mm_sim::Cause::Map]);
+        let untimed = if times_mappings { 0.0 } else { of_mappings };
         let total = report.seconds() - untimed;
         let step = |moment: &mm_sim::Moment| Step {
             at: (moment.microseconds as f64 / 1e6 / total).min(1.0),
