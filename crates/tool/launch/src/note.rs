@@ -169,8 +169,8 @@ pub enum Because {
 }
 
 impl Note {
-    /// Returns whether the program will not get what the recipe requests.
-    pub fn is_unreached(&self) -> bool {
+    /// Returns whether to say it before a run: the program will not get what the recipe requests, or may be slowed down.
+    pub fn is_warning(&self) -> bool {
         match self {
             Self::LargerThp(_)
             | Self::NotPreloadable
@@ -178,7 +178,8 @@ impl Note {
             | Self::MallocNotAhead
             | Self::NotReached { .. }
             | Self::OwnAllocator { .. }
-            | Self::LeftAlone { .. } => true,
+            | Self::LeftAlone { .. }
+            | Self::Fragmented { rest: Rest::Compacted } => true,
             Self::NoPages { .. }
             | Self::MappedAsShared
             | Self::Fragmented { .. }

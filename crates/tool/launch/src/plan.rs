@@ -302,12 +302,12 @@ impl Plan {
         self.notes.iter().find(|note| matches!(note, Note::OwnAllocator { .. }))
     }
 
-    /// Returns the notes about requests that the program will not get. [`Note::NotReached`] says why no library can be
-    /// preloaded, and what to do, in place of [`Note::NotPreloadable`].
-    pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
+    /// Returns the notes to say before a run. [`Note::NotReached`] says why no library can be preloaded, and what to do, in
+    /// place of [`Note::NotPreloadable`].
+    pub fn warnings(&self) -> impl Iterator<Item = &Note> {
         let has_reason = self.notes.iter().any(|note| matches!(note, Note::NotReached { .. }));
         let is_told = move |note: &&Note| !(has_reason && **note == Note::NotPreloadable);
-        self.notes.iter().filter(|note| note.is_unreached()).filter(is_told)
+        self.notes.iter().filter(|note| note.is_warning()).filter(is_told)
     }
 
     /// Returns whether a note says that libsuperpage.so does not reach the program.

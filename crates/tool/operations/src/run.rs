@@ -159,8 +159,8 @@ impl Request {
             facts = facts::read();
         }
         let (plan, notes) = self.resolved(&facts, not_raised)?;
-        let unreached = plan.unreached_notes().map(Note::to_string);
-        unreached.chain(notes).for_each(|line| self.tell(&line));
+        let warnings = plan.warnings().map(Note::to_string);
+        warnings.chain(notes).for_each(|line| self.tell(&line));
         let counters = match plan.uses_library().then(CounterFile::create).transpose() {
             Ok(counters) => counters,
             Err(why) => {

@@ -83,7 +83,7 @@ fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
         let plan = resolve(&format!("x: pages=thp memory={memory} {words}"), &facts()).unwrap();
         assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), Some("268435456"));
         assert_eq!(variable(&plan, "SUPERPAGE_PREFAULT"), Some("1048576"));
-        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.warnings().collect();
         let of_malloc = notes.iter().filter(|note| **note == &Note::MallocNotAhead);
         assert_eq!((of_malloc.count(), notes.len()), (malloc, malloc), "{notes:?}");
     }
@@ -96,7 +96,7 @@ fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
     ] {
         let plan = resolve(&format!("x: {other} {words}"), &facts()).unwrap();
         assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None, "{other}");
-        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.warnings().collect();
         assert!(matches!(notes[0], Note::NothingAhead { .. }), "{other}: {notes:?}");
     }
     let plan = resolve("x: pages=thp memory=mmap prezero=0", &facts()).unwrap();
@@ -380,7 +380,7 @@ fn larger_superpages_than_asked_for_are_named_up_front_or_refused() {
         let facts = on(mode, sizes);
         let plan = resolve(usual, &facts).unwrap();
         assert_eq!(plan.promise, Promise::SmallerSuperpages);
-        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.warnings().collect();
         assert_eq!(notes.len(), usize::from(larger.is_some()), "{mode} {sizes:?}: {notes:?}");
         assert!(larger.is_none_or(|larger| notes[0].to_string().contains(larger)), "{notes:?}");
         let refused = matches!(resolve(strict, &facts), Err(LaunchError::LargerThp(..)));
@@ -396,10 +396,10 @@ fn a_program_the_library_cannot_reach_is_named_up_front() {
     for kind in [Kind::Static, Kind::Privileged, Kind::OtherLoader("/lib/ld-musl.so".into())] {
         let plan =
             Plan::resolve(&Recipe::superpage(), program(kind), None, Vec::new(), &facts).unwrap();
-        assert!(plan.unreached_notes().count() >= 1, "{:?}", plan.notes);
+        assert!(plan.warnings().count() >= 1, "{:?}", plan.notes);
     }
     let plan = Plan::resolve(&Recipe::superpage(), program(Kind::Glibc), None, Vec::new(), &facts);
-    assert_eq!(plan.unwrap().unreached_notes().count(), 0);
+    assert_eq!(plan.unwrap().warnings().count(), 0);
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
     for recipe in ["thp", "x: pages=thp memory=heap,mmap", "x: pages=hugetlb memory=heap", "auto"] {
         let plan = resolve(recipe, asan.clone(), &facts());
         assert_eq!((plan.environment.len(), plan.thp), (0, ThpRequest::Inherit), "{recipe}");
-        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.warnings().collect();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
             notes[0].to_string().starts_with("/bin/app is built with AddressSanitizer"),
@@ -447,7 +447,7 @@ fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
     let said = |recipe: &str| {
         let recipe = recipe.parse().unwrap();
         let plan = Plan::resolve(&recipe, app.clone(), None, Vec::new(), &facts).unwrap();
-        plan.unreached_notes().any(|note| note.to_string().contains("(libjemalloc.so.2)"))
+        plan.warnings().any(|note| note.to_string().contains("(libjemalloc.so.2)"))
     };
     assert!(
         said("hugetlb") && said("x: pages=hugetlb memory=heap") && said("x: pages=thp memory=heap")
@@ -496,6 +496,7 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let of = |facts| Plan::resolve(&recipe, program(Kind::Glibc), None, vec![], facts).unwrap();
     assert_eq!((of(&root).supply, note(&of(&whole))), (None, None));
     assert!(note(&of(&root)).is_some_and(|it| it.contains("compacts memory")));
+    assert_eq!((of(&root).warnings().count(), of(&whole).warnings().count()), (1, 0));
     // Without the library, or on the pool, nothing changes.
     let without = Facts { runtime: None, ..root.clone() };
     assert!(!resolve("thp", &without).unwrap().uses_library());

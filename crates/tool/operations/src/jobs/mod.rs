@@ -161,7 +161,7 @@ impl Job {
             arms.iter().try_for_each(|arm| preload::reaches(&arm.plan, &facts, user))?;
         }
         for arm in arms.iter().filter(|arm| !self.quiet && arm.plan.is_out_of_reach()) {
-            arm.plan.unreached_notes().for_each(|note| say(&format!("{}: {note}", arm.name)));
+            arm.plan.warnings().for_each(|note| say(&format!("{}: {note}", arm.name)));
         }
 
         let machine = Snapshot::read(&Root::real());
