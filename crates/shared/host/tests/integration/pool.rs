@@ -277,6 +277,9 @@ mod exclusive {
         testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         testkit::require!(has(2 << 20), "no pool of 2 MiB pages, or no room for 512 MiB");
         testkit::require!(has_free_superpages(16), "memory is fragmented");
+        let _pool = testkit::PoolsAsFound::note();
+        // Free pages of a pool that is there would be given back instead of those in use.
+        testkit::require!(testkit::leave_free(0), "the pool keeps free pages");
         let found = testkit::PoolsAsFound::note();
         assert!(apply(&["2M:+16"], Options::default()).is_full());
         let backing = sys::mem::Backing::Hugetlb(size(2 << 20));

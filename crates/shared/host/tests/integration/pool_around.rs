@@ -247,7 +247,7 @@ mod exclusive {
         let _found = testkit::PoolsAsFound::note();
         let (root, size) = (Root::real(), PageSize::new(2 << 20).unwrap());
         let knob = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages";
-        testkit::require!(fs::write(knob, "0").is_ok(), "no pool of 2 MiB pages");
+        testkit::require!(testkit::leave_free(0), "the pool of 2 MiB pages cannot be emptied");
         // A user id that no account has, so that no other program uses this directory.
         let owner = Owner::User("4294900002".to_string());
         let limits = Limits { min_size: Some(ByteSize::mib(5)), ..Limits::default() };
