@@ -10,16 +10,18 @@ use std::time::Duration;
 /// Pause after a look, in multiples of its CPU time: the thread uses 10 % of a CPU while a program grows. See
 /// docs/decisions/live.md#7.
 const PAUSE: u32 = 9;
-/// Pause after a look if no CPU is idle, in multiples of the look's CPU time: the thread uses 1 %
+/// Pause without samples, in multiples of the CPU time that the look before and the switching take: the thread uses 1 %
 /// of a CPU.
-const BUSY_PAUSE: u32 = 99;
+pub(crate) const LONG_PAUSE: u32 = 99;
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
 /// Number of consecutive looks that found nothing to make, after which the thread pauses again.
 const MAX_FRUITLESS: u32 = 8;
-/// Time during which faults of other programs do not end a wait.
-pub(crate) const IDLE: Duration = Duration::from_millis(1);
-/// Time during which faults of other programs do not end a wait, if no CPU is idle.
-pub(crate) const BUSY_IDLE: Duration = Duration::from_millis(10);
+/// Time during which faults of other programs do not end a wait; doubled while only those come.
+const IDLE: Duration = Duration::from_millis(1);
+/// The same if no CPU is idle.
+const BUSY_IDLE: Duration = Duration::from_millis(10);
+/// Maximum of that time.
+const MAX_IDLE: Duration = Duration::from_millis(8);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
@@ -27,6 +29,8 @@ pub(crate) enum Rest {
     Idle,
     /// A program grows: pause this long.
     Pause(Duration),
+    /// The same, without samples meanwhile.
+    Blind(Duration),
     /// A program grows, and each look finds something to make: wait for the next faults.
     Faults,
 }
@@ -39,6 +43,8 @@ pub(crate) struct Pace {
     /// Whether the executor rested since the last look.
     pub has_rested: bool,
     fruitless: u32,
+    /// While [`Rest::Idle`]: time without samples.
+    idle: Duration,
     /// CPUs that the executor may run on.
     allowed: Vec<usize>,
     /// The CPU that the executor is pinned to.
@@ -48,8 +54,25 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(saves_faults: bool) -> Self {
         let allowed = sys::affinity::allowed().unwrap_or_default();
-        let fruitless = MAX_FRUITLESS;
-        Self { rest: Rest::Idle, saves_faults, has_rested: true, fruitless, allowed, cpu: None }
+        Self {
+            rest: Rest::Idle,
+            saves_faults,
+            has_rested: true,
+            fruitless: MAX_FRUITLESS,
+            idle: IDLE,
+            allowed,
+            cpu: None,
+        }
+    }
+
+    /// Returns how long an idle executor takes no samples. `is_busy`: no CPU is idle.
+    pub(crate) fn idle(&self, is_busy: bool) -> Duration {
+        if is_busy { self.idle.max(BUSY_IDLE) } else { self.idle }
+    }
+
+    /// Notes whether only other programs took the faults that were sampled.
+    pub(crate) fn sampled(&mut self, only_others: bool) {
+        self.idle = if only_others { (self.idle * 2).min(MAX_IDLE) } else { IDLE };
     }
 
     pub(crate) fn follows_a_cpu(&self) -> bool {
@@ -57,14 +80,14 @@ impl Pace {
     }
 
     /// Updates the pace after a look. `cpu`: of the last sample of a served program. `is_wanted`: whether there is
-    /// something to make. `looked`: CPU time of the look. `is_busy`: no CPU is idle. Returns whether the samples are
-    /// meaningful.
+    /// something to make. `looked`: CPU time of the look. `is_dear`: no CPU is idle, or what a look finds cannot
+    /// be made soon. Returns whether the samples are meaningful.
     pub(crate) fn followed(
         &mut self,
         cpu: Option<usize>,
         is_wanted: bool,
         looked: Duration,
-        is_busy: bool,
+        is_dear: bool,
     ) -> bool {
         let has_rested = std::mem::take(&mut self.has_rested);
         if cpu.is_none() && !has_rested {
@@ -77,7 +100,11 @@ impl Pace {
             // wait.
             (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
             (Some(_), _) | (None, Rest::Faults) => {
-                Rest::Pause(looked * if is_busy { BUSY_PAUSE } else { PAUSE })
+                if is_dear {
+                    Rest::Blind(looked * LONG_PAUSE)
+                } else {
+                    Rest::Pause(looked * PAUSE)
+                }
             }
             (None, Rest::Pause(pause)) if pause < MAX_PAUSE => Rest::Pause(pause * 2),
             (None, _) => Rest::Idle,
@@ -133,12 +160,26 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_others_are_sampled_ever_less() {
+        let mut pace = Pace::new(true);
+        let mut idle = |only_others| {
+            pace.sampled(only_others);
+            (pace.idle(false).as_millis(), pace.idle(true).as_millis())
+        };
+        assert_eq!([(); 4].map(|()| idle(true)), [(2, 10), (4, 10), (8, 10), (8, 10)]);
+        assert_eq!(idle(false), (1, 10));
+    }
+
+    #[test]
     fn designs_that_save_no_faults_follow_nobody() {
         let mut pace = Pace::new(false);
         pace.followed(Some(0), true, Duration::from_micros(10), false);
         assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(90)));
         pace.followed(Some(0), true, Duration::from_micros(10), true);
-        assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(990)));
+        assert_eq!(pace.rest, Rest::Blind(Duration::from_micros(990)));
+        pace.has_rested = true;
+        pace.followed(None, false, Duration::ZERO, true);
+        assert_eq!(pace.rest, Rest::Idle, "no fault came after the pause");
         assert_eq!(pace.cpu, None);
     }
 }

@@ -272,7 +272,11 @@ impl Executor {
         let mut last = None;
         let waiting = self.pending.len();
         let mut frontiers = Vec::new();
-        for (pid, (addresses, cpu)) in faults.take() {
+        let taken = faults.take();
+        if !taken.is_empty() {
+            self.pace.sampled(!taken.keys().any(|pid| self.processes.contains_key(pid)));
+        }
+        for (pid, (addresses, cpu)) in taken {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             self.tally.report.frontier_looks += 1;
             match process.look_at(&self.root, &self.mounts, &addresses, now) {
@@ -290,7 +294,9 @@ impl Executor {
         // Extents that wait for memory or that have failed do not count.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
         let is_wanted = is_wanted && !self.waits_to_copy();
-        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, self.is_busy);
+        // Without credit to copy, a look helps only to make superpages ahead, and a front needs no looks.
+        let is_dear = self.is_busy || self.waits_to_copy();
+        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, is_dear);
         self.has_made &= !is_judged;
         for (pid, grown) in frontiers {
             self.go_ahead(pid, &grown);
@@ -306,16 +312,28 @@ impl Executor {
         let due = self.clock.duration(due.saturating_sub(now));
         match (&self.faults, self.pace.rest) {
             _ if self.is_stopped() => {}
-            _ if self.budget.waits() => std::thread::park_timeout(due),
+            (Some(faults), _) if self.budget.waits() => {
+                faults.set_counting(false);
+                std::thread::park_timeout(due);
+                faults.set_counting(true);
+            }
             (Some(faults), Rest::Faults) => faults.wait(due.min(pace::MAX_PAUSE)),
+            (Some(faults), Rest::Blind(pause)) => {
+                blind(faults, pause, due);
+                if !self.is_stopped() {
+                    faults.wait(pace::MAX_PAUSE);
+                }
+            }
             (Some(faults), Rest::Idle) => {
-                let idle = if self.is_busy { pace::BUSY_IDLE } else { pace::IDLE };
-                std::thread::park_timeout(idle.min(due));
+                let idle = self.pace.idle(self.is_busy);
+                blind(faults, idle, due);
                 if !self.is_stopped() {
                     faults.wait(due.saturating_sub(idle));
                 }
             }
-            (_, Rest::Pause(pause)) => std::thread::park_timeout(pause.min(due)),
+            (_, Rest::Pause(pause) | Rest::Blind(pause)) => {
+                std::thread::park_timeout(pause.min(due));
+            }
             (None, _) => std::thread::park_timeout(due),
         }
     }
@@ -466,6 +484,21 @@ impl Executor {
             }
             process.extents.insert(growth.start, extent);
         }
+    }
+}
+
+/// Pauses without samples, until `due` at most. A long pause is without counting too.
+fn blind(faults: &Faults, pause: Duration, due: Duration) {
+    if pause <= pace::MAX_PAUSE {
+        faults.set_sampling(false);
+        std::thread::park_timeout(pause.min(due));
+        faults.set_sampling(true);
+    } else {
+        let began = thread_cpu_time();
+        faults.set_counting(false);
+        let switched = thread_cpu_time().saturating_sub(began) * 2;
+        std::thread::park_timeout(due.min(pause + switched * pace::LONG_PAUSE));
+        faults.set_counting(true);
     }
 }
 
