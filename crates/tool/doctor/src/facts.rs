@@ -167,6 +167,8 @@ pub struct Facts {
     pub cpu: Fact<CpuFacts>,
     /// Number of NUMA nodes.
     pub nodes: Fact<usize>,
+    /// Features of the virtio balloon through which the host takes free memory back; `None`: no balloon does.
+    pub reporting: Fact<Option<String>>,
     /// THP settings; absent: built without THP.
     pub thp: Fact<Thp>,
     /// Why THP settings are missing, by file.
@@ -229,6 +231,7 @@ impl Facts {
             commit: Fact::parsed(root, "/proc/meminfo", "CommitLimit, Committed_AS", commit),
             cpu: cpu(root),
             nodes: nodes(root),
+            reporting: reporting(root),
             thp: match (thp, thp_unknown.first()) {
                 (Some(thp), _) => Fact::known(THP, thp),
                 (None, _) if !root.path(THP).exists() => Fact::missing(THP, Missing::Absent),
@@ -385,6 +388,31 @@ fn nodes(root: &Root) -> Fact<usize> {
         name.strip_prefix("node").is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()))
     };
     Fact::of(dir, root.list(dir).map(|names| names.iter().filter(is_node).count().max(1)))
+}
+
+/// Finds a balloon device that reports free pages: feature 5, VIRTIO_BALLOON_F_REPORTING, in the Virtio specification 1.2,
+/// 5.5.3. Linux prints the features one digit each, from the first.
+fn reporting(root: &Root) -> Fact<Option<String>> {
+    const BALLOON: &str = "0x0005";
+    let dir = "/sys/bus/virtio/devices";
+    let names = match root.list(dir) {
+        Ok(names) => names,
+        Err(error) => return Fact::of(dir, Err(error)),
+    };
+    let read = |name: &str, file: &str| root.read(&format!("{dir}/{name}/{file}"));
+    for name in names {
+        match (read(&name, "device"), read(&name, "features")) {
+            (Ok(device), Ok(features)) if device.trim() == BALLOON => {
+                if features.as_bytes().get(5) == Some(&b'1') {
+                    let file = format!("{dir}/{name}/features");
+                    return Fact::known(file, Some(features.trim().to_string()));
+                }
+            }
+            (Ok(_), Ok(_)) => {}
+            (Err(error), _) | (_, Err(error)) => return Fact::of(dir, Err(error)),
+        }
+    }
+    Fact::known(dir, None)
 }
 
 fn ksm(root: &Root) -> Fact<(u64, u64)> {

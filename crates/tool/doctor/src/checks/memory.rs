@@ -279,6 +279,21 @@ pub(super) fn ksm_splits(facts: &Facts, workload: Workload) -> Judged {
     }])
 }
 
+pub(super) fn takes_back(facts: &Facts, _: Workload) -> Judged {
+    let Some(features) = facts.reporting.if_there()? else { return Ok(Vec::new()) };
+    Ok(vec![Found {
+        severity: Severity::Note,
+        what: "the host takes back memory that stays free (free page reporting)".to_string(),
+        evidence: vec![evidence(&facts.reporting.file, features)],
+        why: "The next touch of that memory waits for the host, several times as long as a page fault. Pages \
+              of a hugetlb pool are not free memory, and stay.",
+        remedy: Remedy::default().lasting(Lasting::Edit {
+            file: "the host's configuration".to_string(),
+            change: "free-page-reporting=off on the guest's balloon device (QEMU)".to_string(),
+        }),
+    }])
+}
+
 /// The host's pages cannot be seen from a guest: unknown, with what to look at.
 pub(super) fn host_backing(facts: &Facts, _: Workload) -> Judged {
     let cpu = facts.cpu.get()?;

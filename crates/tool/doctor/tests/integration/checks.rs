@@ -46,6 +46,15 @@ fn always(m: &Machine) {
     m.thp("enabled", "always");
 }
 
+/// A network device that has feature 5, and a balloon with these features.
+fn balloon(m: &Machine, features: &str) {
+    let devices = [("virtio0", "0x0001", "1111110000"), ("virtio1", "0x0005", features)];
+    for (name, device, features) in devices {
+        m.put(&format!("/sys/bus/virtio/devices/{name}/device"), device);
+        m.put(&format!("/sys/bus/virtio/devices/{name}/features"), features);
+    }
+}
+
 fn large_machine(m: &Machine) {
     m.line("/proc/meminfo", "MemTotal:", " 134217728 kB");
 }
@@ -332,6 +341,7 @@ fn cases() -> Vec<Case> {
             m.set("/sys/kernel/mm/ksm/run", "1");
             m.set("/sys/kernel/mm/ksm/pages_sharing", "100000");
         }, |m| m.set("/sys/kernel/mm/ksm/run", "1");
+        "host-takes-back" Any Note Stays, |m| balloon(m, "0110010100"), |m| balloon(m, "0110000100");
 
         "program-morecore" Any Warning Stays, |m| m.process(9, "app", "A=b HUGETLB_MORECORE=yes"), |m| {
             m.process(9, "app", "HUGETLB_MORECORE=yes");
