@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use units::ByteSize;
 
 use crate::root::Reasons;
 use crate::{ReadError, Root, root, tlb};
@@ -70,6 +71,16 @@ impl Cpu {
                 .or_else(|| root::word(root, "/sys/hypervisor/type").ok());
         }
         Some(cpu)
+    }
+
+    /// Returns the size of the first CPU's largest cache, from sysfs.
+    pub fn last_level_cache(root: &Root) -> Option<ByteSize> {
+        let size = |index: u32| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+            let kib: u64 = root::word(root, &path).ok()?.strip_suffix('K')?.parse().ok()?;
+            Some(ByteSize(kib << 10))
+        };
+        (0..8).map_while(size).max()
     }
 
     /// Returns the line size of the first CPU's first cache in bytes, from sysfs.

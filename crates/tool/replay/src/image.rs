@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::ReplayError;
+use crate::cache::{Touched, kept};
 use crate::record::{Recorded, Window};
 use crate::translate::{CodeWriter, is_branch, least_used};
 
@@ -16,7 +17,8 @@ const MAX_BLOCK: usize = 48;
 pub(crate) const EXIT: u32 = u32::MAX;
 /// Maximum bytes that offsets reach.
 const MAX_BYTES: u64 = 4 << 30;
-/// A line is cold if at most one in this many windows touches it, or one alone.
+/// A line is rare if at most one in this many windows touches it, or one alone. It is cold unless the program's last-level
+/// cache keeps it.
 const FEW_WINDOWS: u32 = 8;
 /// Bytes of a cache line.
 const LINE: u32 = 64;
@@ -30,7 +32,7 @@ pub struct Region {
     pub pages: Vec<u16>,
 }
 
-/// An access to a line that few windows touch.
+/// An access to a line that no cache has when its window begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cold {
     /// Place of its word.
@@ -59,7 +61,7 @@ pub struct Image {
     pub words: Vec<u32>,
     /// Places of words that are offsets in the code, to which its address is added.
     pub targets: Vec<u32>,
-    /// Accesses to lines that few windows touch.
+    /// Accesses to lines that no cache has when their window begins.
     pub cold: Vec<Cold>,
     /// Both halves of each window.
     pub parts: Vec<[Part; 2]>,
@@ -90,7 +92,7 @@ pub(crate) struct Block {
 }
 
 impl Image {
-    /// Translates windows for superpages of `superpage`.
+    /// Translates windows for superpages of `superpage`. `cache`: size of the last-level cache.
     ///
     /// # Errors
     /// No windows, or more memory than offsets reach.
@@ -98,6 +100,7 @@ impl Image {
         recorded: &Recorded,
         windows: &[Window],
         superpage: PageSize,
+        cache: ByteSize,
     ) -> Result<Self, ReplayError> {
         let (slots, regions) = regions(recorded, windows, superpage)?;
         let mut blocks: Vec<Block> = Vec::new();
@@ -170,7 +173,7 @@ impl Image {
             });
             image.parts.push(parts);
         }
-        image.cold = cold(&image, &accesses, superpage);
+        image.cold = cold(&image, &accesses, superpage, cache);
         Ok(image)
     }
 
@@ -247,9 +250,10 @@ fn middle(runs: &[Run], blocks: &[Block]) -> usize {
     near.min_by_key(|place| blocks[runs[place.saturating_sub(1)].0 as usize].runs).unwrap_or(half)
 }
 
-/// The accesses to lines that few windows touch. Windows are far apart in time, so such a line is in no cache when its
-/// window begins. (Accesses to pages that their window touches first are not in `accesses`.)
-fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold> {
+/// The accesses to lines that few windows touch, unless the last-level cache keeps them. Windows are far apart in time, so
+/// such a line is in no cache when its window begins. (Accesses to pages that their window touches first are not in
+/// `accesses`.)
+fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize, cache: ByteSize) -> Vec<Cold> {
     let page = sys::param::page_size().bytes() as u32;
     let few = (image.parts.len() as u32 / FEW_WINDOWS).max(1);
     let of = |word: u32, size: u32| image.words[word as usize] / size;
@@ -264,14 +268,31 @@ fn cold(image: &Image, accesses: &[(u32, u32)], superpage: PageSize) -> Vec<Cold
         windows
     };
     let (lines, pages) = (windows_by(LINE), windows_by(page));
+    let superpage = superpage.bytes() as u32;
+    let mut touched = vec![Touched::default(); image.regions.len()];
+    for (line, (_, windows)) in &lines {
+        let region = &mut touched[(line / (superpage / LINE)) as usize];
+        region.touches += f64::from(*windows);
+        region.lines += 1.0;
+    }
+    let kept =
+        kept(&touched, f64::from(superpage / LINE), (cache.bytes() / u64::from(LINE)) as f64);
+    // A page's lines are kept or cold together, so that windows do not touch more pages than they did.
+    let is_kept = |word: u32| spread(of(word, page)) < kept[of(word, superpage) as usize];
     let cold = accesses.iter().filter(|(word, _)| lines[&of(*word, LINE)].1 <= few);
-    let cold = cold.map(|(word, _)| {
-        let region = of(*word, superpage.bytes() as u32) as usize;
+    let cold = cold.filter(|(word, _)| !is_kept(*word)).map(|(word, _)| {
+        let region = of(*word, superpage) as usize;
         let has_cold_page = pages[&of(*word, page)].1 <= few && image.regions[region].is_eligible;
         Cold { word: *word, has_cold_page }
     });
     cold.collect()
 }
+
+/// Spreads numbers evenly over 0 to 1 (multiplication by 2^32 divided by the golden ratio).
+fn spread(number: u32) -> f64 {
+    f64::from(number.wrapping_mul(0x9e37_79b9)) / f64::from(u32::MAX)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::HashSet;
@@ -315,7 +336,7 @@ pub(crate) mod tests {
     }
 
     pub fn image(recorded: &Recorded) -> Image {
-        Image::new(recorded, &recorded.windows, superpage()).unwrap()
+        Image::new(recorded, &recorded.windows, superpage(), ByteSize(0)).unwrap()
     }
 
     fn text(bytes: &[u8]) -> String {
@@ -354,12 +375,15 @@ pub(crate) mod tests {
             image(&recorded).cold.iter().map(|cold| (cold.word, cold.has_cold_page)).collect();
         assert_eq!(cold.iter().filter(|(_, page)| *page).count(), 2, "{cold:?}");
         assert_eq!(cold.len(), 4, "{cold:?}");
+        // A cache that has room for their region keeps them.
+        let image = Image::new(&recorded, &recorded.windows, superpage(), ByteSize::mib(2));
+        assert_eq!(image.unwrap().cold, []);
     }
 
     #[test]
     fn too_many_regions_are_refused() {
         let recorded = recorded(&[0x48, 0x8b, 0x03], 4096, |round| round << 21);
-        let error = Image::new(&recorded, &recorded.windows, superpage()).unwrap_err();
+        let error = Image::new(&recorded, &recorded.windows, superpage(), ByteSize(0)).unwrap_err();
         assert!(matches!(error, ReplayError::TooLarge { regions: 4096, most: 2047 }), "{error}");
     }
 }

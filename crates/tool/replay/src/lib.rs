@@ -6,6 +6,7 @@
 #![cfg(target_arch = "x86_64")]
 #![forbid(unsafe_code)]
 
+mod cache;
 mod image;
 mod record;
 mod times;
