@@ -320,7 +320,8 @@ impl Executor {
             (Some(faults), Rest::Faults) => faults.wait(due.min(pace::MAX_PAUSE)),
             (Some(faults), Rest::Blind(pause)) => {
                 blind(faults, pause, due);
-                if !self.is_stopped() {
+                // A front is pursued without samples.
+                if !self.is_stopped() && self.fronts.is_empty() {
                     faults.wait(pace::MAX_PAUSE);
                 }
             }
@@ -489,7 +490,7 @@ impl Executor {
 
 /// Pauses without samples, until `due` at most. A long pause is without counting too.
 fn blind(faults: &Faults, pause: Duration, due: Duration) {
-    if pause <= pace::MAX_PAUSE {
+    if pause.min(due) <= pace::MAX_PAUSE {
         faults.set_sampling(false);
         std::thread::park_timeout(pause.min(due));
         faults.set_sampling(true);

@@ -396,12 +396,18 @@ mod tests {
         assert_eq!(Record { kind: LOST, misc: 0, body: &lost }.lost(), 41);
     }
 
-    #[test]
-    fn what_is_not_counted_or_not_written_is_not_in_the_ring() {
+    /// A ring on each CPU, of this thread's page faults.
+    fn rings_of_own_faults() -> Result<Vec<Ring>, SysError> {
         let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
+        // The allowed CPUs may not start at 0.
         let cpus = crate::affinity::allowed().unwrap();
         let open = |cpu| Ring::open(Event::PageFaults, Target::Thread(thread), cpu as u32, 16);
-        let mut rings = match cpus.into_iter().map(open).collect::<Result<Vec<_>, _>>() {
+        cpus.into_iter().map(open).collect()
+    }
+
+    #[test]
+    fn what_is_not_counted_or_not_written_is_not_in_the_ring() {
+        let mut rings = match rings_of_own_faults() {
             Ok(rings) => rings,
             Err(error) => return testkit::skipped!("no ring here: {error}"),
         };
@@ -433,11 +439,7 @@ mod tests {
 
     #[test]
     fn the_addresses_of_own_faults_come_in_order() {
-        let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
-        // The allowed CPUs may not start at 0.
-        let cpus = crate::affinity::allowed().unwrap();
-        let open = |cpu| Ring::open(Event::PageFaults, Target::Thread(thread), cpu as u32, 16);
-        let mut rings = match cpus.into_iter().map(open).collect::<Result<Vec<_>, _>>() {
+        let mut rings = match rings_of_own_faults() {
             Ok(rings) => rings,
             Err(error) => return testkit::skipped!("no ring here: {error}"),
         };
