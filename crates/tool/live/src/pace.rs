@@ -30,7 +30,7 @@ pub(crate) enum Rest {
     /// A program grows: pause this long.
     Pause(Duration),
     /// The same, without samples meanwhile.
-    Blind(Duration),
+    Unsampled(Duration),
     /// A program grows, and each look finds something to make: wait for the next faults.
     Faults,
 }
@@ -80,14 +80,14 @@ impl Pace {
     }
 
     /// Updates the pace after a look. `cpu`: of the last sample of a served program. `is_wanted`: whether there is
-    /// something to make. `looked`: CPU time of the look. `is_dear`: no CPU is idle, or what a look finds cannot
-    /// be made soon. Returns whether the samples are meaningful.
+    /// something to make. `looked`: CPU time of the look. `is_throttled`: looks take 1 % of a CPU, because
+    /// none is idle, or because what they find cannot be made soon. Returns whether the samples are meaningful.
     pub(crate) fn followed(
         &mut self,
         cpu: Option<usize>,
         is_wanted: bool,
         looked: Duration,
-        is_dear: bool,
+        is_throttled: bool,
     ) -> bool {
         let has_rested = std::mem::take(&mut self.has_rested);
         if cpu.is_none() && !has_rested {
@@ -100,8 +100,8 @@ impl Pace {
             // wait.
             (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
             (Some(_), _) | (None, Rest::Faults) => {
-                if is_dear {
-                    Rest::Blind(looked * LONG_PAUSE)
+                if is_throttled {
+                    Rest::Unsampled(looked * LONG_PAUSE)
                 } else {
                     Rest::Pause(looked * PAUSE)
                 }
@@ -176,7 +176,7 @@ mod tests {
         pace.followed(Some(0), true, Duration::from_micros(10), false);
         assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(90)));
         pace.followed(Some(0), true, Duration::from_micros(10), true);
-        assert_eq!(pace.rest, Rest::Blind(Duration::from_micros(990)));
+        assert_eq!(pace.rest, Rest::Unsampled(Duration::from_micros(990)));
         pace.has_rested = true;
         pace.followed(None, false, Duration::ZERO, true);
         assert_eq!(pace.rest, Rest::Idle, "no fault came after the pause");

@@ -295,8 +295,8 @@ impl Executor {
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
         let is_wanted = is_wanted && !self.waits_to_copy();
         // Without credit to copy, a look helps only to make superpages ahead, and a front needs no looks.
-        let is_dear = self.is_busy || self.waits_to_copy();
-        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, is_dear);
+        let is_throttled = self.is_busy || self.waits_to_copy();
+        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, is_throttled);
         self.has_made &= !is_judged;
         for (pid, grown) in frontiers {
             self.go_ahead(pid, &grown);
@@ -310,32 +310,28 @@ impl Executor {
         let due = [Some(self.check_at), daemons, self.retry_at, self.next_pursuit()];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let due = self.clock.duration(due.saturating_sub(now));
-        match (&self.faults, self.pace.rest) {
-            _ if self.is_stopped() => {}
-            (Some(faults), _) if self.budget.waits() => {
-                faults.set_counting(false);
-                std::thread::park_timeout(due);
-                faults.set_counting(true);
-            }
-            (Some(faults), Rest::Faults) => faults.wait(due.min(pace::MAX_PAUSE)),
-            (Some(faults), Rest::Blind(pause)) => {
-                blind(faults, pause, due);
+        if self.is_stopped() {
+            return;
+        }
+        let Some(faults) = &self.faults else { return std::thread::park_timeout(due) };
+        match self.pace.rest {
+            _ if self.budget.waits() => pause_unsampled(faults, due, due),
+            Rest::Faults => faults.wait(due.min(pace::MAX_PAUSE)),
+            Rest::Pause(pause) => std::thread::park_timeout(pause.min(due)),
+            Rest::Unsampled(pause) => {
+                pause_unsampled(faults, pause, due);
                 // A front is pursued without samples.
                 if !self.is_stopped() && self.fronts.is_empty() {
                     faults.wait(pace::MAX_PAUSE);
                 }
             }
-            (Some(faults), Rest::Idle) => {
+            Rest::Idle => {
                 let idle = self.pace.idle(self.is_busy);
-                blind(faults, idle, due);
+                pause_unsampled(faults, idle, due);
                 if !self.is_stopped() {
                     faults.wait(due.saturating_sub(idle));
                 }
             }
-            (_, Rest::Pause(pause) | Rest::Blind(pause)) => {
-                std::thread::park_timeout(pause.min(due));
-            }
-            (None, _) => std::thread::park_timeout(due),
         }
     }
 
@@ -489,7 +485,7 @@ impl Executor {
 }
 
 /// Pauses without samples, until `due` at most. A long pause is without counting too.
-fn blind(faults: &Faults, pause: Duration, due: Duration) {
+fn pause_unsampled(faults: &Faults, pause: Duration, due: Duration) {
     if pause.min(due) <= pace::MAX_PAUSE {
         faults.set_sampling(false);
         std::thread::park_timeout(pause.min(due));

@@ -282,8 +282,8 @@ impl Ring {
         self.controlled(unsafe { set(fd, 0) }, name)
     }
 
-    /// `int ioctl(int fd, PERF_EVENT_IOC_PAUSE_OUTPUT, int)`: stops or continues writing samples, which also wake
-    /// nobody then. Counting goes on. Linux 4.7. `perf_event_open(2)`.
+    /// `int ioctl(int fd, PERF_EVENT_IOC_PAUSE_OUTPUT, int)`: stops or continues writing samples. Counting goes on,
+    /// but ends no [wait](Self::wait). Linux 4.7. `perf_event_open(2)`.
     pub fn set_output(&self, is_on: bool) -> Result<(), SysError> {
         // SAFETY: the descriptor is of an event that we own; the argument is a flag, no pointer.
         let done = unsafe { raw::ioctls::PAUSE_OUTPUT(self.fd.as_raw_fd(), u32::from(!is_on)) };
