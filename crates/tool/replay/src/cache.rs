@@ -14,32 +14,25 @@ pub(crate) struct Touched {
 }
 
 /// Steps of each bisection.
-const STEPS: usize = 60;
+const STEPS: usize = 100;
+/// The longest time that is looked for, in multiples of all windows' time.
+const MAX_TIME: f64 = 1e12;
 
 /// Returns the probability, by region, that a line is still in the cache when it is touched again. `lines_of_region`:
 /// lines that a region has; `cache`: lines that the cache has.
 pub(crate) fn kept(regions: &[Touched], lines_of_region: f64, cache: f64) -> Vec<f64> {
-    let rates: Vec<f64> =
-        regions.iter().map(|it| it.touches / population(*it, lines_of_region)).collect();
-    // The share of a region's lines that are touched in `time`, in multiples of all windows' time.
-    let touched = |rate: f64, time: f64| 1.0 - (-rate * time).exp();
-    let all = |time: f64| -> f64 {
-        let lines = regions.iter().zip(&rates).filter(|(it, _)| it.touches > 0.0);
-        lines.map(|(it, rate)| it.touches / rate * touched(*rate, time)).sum()
+    let used: Vec<f64> = regions.iter().map(|it| population(*it, lines_of_region)).collect();
+    // By region: the share of its used lines that the program touches in `time`.
+    let touched = |time: f64| {
+        let regions = regions.iter().zip(&used);
+        regions.map(move |(it, lines)| 1.0 - (-it.touches * time / lines).exp())
     };
-    let mut most = 1.0;
-    while all(most) < cache {
-        most *= 2.0;
-        if most > 1e12 {
-            return vec![1.0; regions.len()]; // it has room for all
-        }
-    }
-    let time = bisected(0.0, most, |time| all(time) < cache);
-    rates.iter().map(|rate| touched(*rate, time)).collect()
+    let all = |time| touched(time).zip(&used).map(|(share, lines)| share * lines).sum::<f64>();
+    touched(bisected(0.0, MAX_TIME, |time| all(time) < cache)).collect()
 }
 
-/// Estimates how many lines of a region the program uses, at most `most`: so many that draws with replacement would hit as
-/// many different ones.
+/// Estimates the number of lines of a region that the program uses, at most `most`: that from which draws with replacement
+/// would hit as many different lines.
 fn population(touched: Touched, most: f64) -> f64 {
     let Touched { touches, lines } = touched;
     let different = |population: f64| population * (1.0 - (-touches / population).exp());

@@ -375,7 +375,7 @@ pub(crate) mod tests {
             image(&recorded).cold.iter().map(|cold| (cold.word, cold.has_cold_page)).collect();
         assert_eq!(cold.iter().filter(|(_, page)| *page).count(), 2, "{cold:?}");
         assert_eq!(cold.len(), 4, "{cold:?}");
-        // A cache that has room for their region keeps them.
+        // A cache as large as their region keeps them.
         let image = Image::new(&recorded, &recorded.windows, superpage(), ByteSize::mib(2));
         assert_eq!(image.unwrap().cold, []);
     }

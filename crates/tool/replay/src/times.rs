@@ -189,16 +189,12 @@ pub fn saving(memories: &[Times], seed: u64) -> Saving {
     let of = |times: &Times| mean(times.cycles.iter().map(|passes| share(passes)).collect());
     let mid = median(memories.iter().map(of).collect());
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut again = |windows: &[Vec<[u64; 2]>]| {
+    let mut again = || {
+        let windows = &drawn(memories, &mut random).cycles;
         mean(windows.iter().map(|_| share(&resampled(windows, &mut random))).collect())
     };
-    let mut drawing = Pcg64Mcg::seed_from_u64(seed + 1);
-    let mut medians: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let drawn = memories.iter().map(|_| drawn(memories, &mut drawing));
-            median(drawn.map(|times| again(&times.cycles)).collect())
-        })
-        .collect();
+    let mut medians: Vec<f64> =
+        (0..ROUNDS).map(|_| median(memories.iter().map(|_| again()).collect())).collect();
     medians.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| medians[(share * (medians.len() - 1) as f64) as usize];
     Saving { low: at(0.025).min(mid), mid, high: at(0.975).max(mid) }
