@@ -225,7 +225,7 @@ checks! {
         "compaction-unevictable" unevictable "locked memory that compaction may not move"
         "compaction-extfrag" extfrag "a threshold that turns compaction off"
         "ksm-splits" ksm_splits "page merging, which splits superpages"
-        "host-takes-back" takes_back "in a virtual machine: free memory that the host takes back"
+        "free-page-reporting" free_page_reporting "in a virtual machine: free memory that the host takes back"
         "host-backing" host_backing "in a virtual machine: what pages the host gives"
     }
     programs {

@@ -279,7 +279,7 @@ pub(super) fn ksm_splits(facts: &Facts, workload: Workload) -> Judged {
     }])
 }
 
-pub(super) fn takes_back(facts: &Facts, _: Workload) -> Judged {
+pub(super) fn free_page_reporting(facts: &Facts, _: Workload) -> Judged {
     let Some(features) = facts.reporting.if_there()? else { return Ok(Vec::new()) };
     Ok(vec![Found {
         severity: Severity::Note,

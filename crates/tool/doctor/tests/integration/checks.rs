@@ -341,7 +341,7 @@ fn cases() -> Vec<Case> {
             m.set("/sys/kernel/mm/ksm/run", "1");
             m.set("/sys/kernel/mm/ksm/pages_sharing", "100000");
         }, |m| m.set("/sys/kernel/mm/ksm/run", "1");
-        "host-takes-back" Any Note Stays, |m| balloon(m, "0110010100"), |m| balloon(m, "0110000100");
+        "free-page-reporting" Any Note Stays, |m| balloon(m, "0110010100"), |m| balloon(m, "0110000100");
 
         "program-morecore" Any Warning Stays, |m| m.process(9, "app", "A=b HUGETLB_MORECORE=yes"), |m| {
             m.process(9, "app", "HUGETLB_MORECORE=yes");
