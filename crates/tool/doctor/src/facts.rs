@@ -391,7 +391,7 @@ fn nodes(root: &Root) -> Fact<usize> {
 }
 
 /// Finds a balloon device that reports free pages: feature 5, VIRTIO_BALLOON_F_REPORTING, in the Virtio specification 1.2,
-/// 5.5.3. Linux prints the features one digit each, from the first.
+/// 5.5.3. Linux prints a digit for each feature, from the first; kept are those up to the last that is set.
 fn reporting(root: &Root) -> Fact<Option<String>> {
     const BALLOON: &str = "0x0005";
     let dir = "/sys/bus/virtio/devices";
@@ -404,8 +404,8 @@ fn reporting(root: &Root) -> Fact<Option<String>> {
         match (read(&name, "device"), read(&name, "features")) {
             (Ok(device), Ok(features)) if device.trim() == BALLOON => {
                 if features.as_bytes().get(5) == Some(&b'1') {
-                    let file = format!("{dir}/{name}/features");
-                    return Fact::known(file, Some(features.trim().to_string()));
+                    let set = features.trim().trim_end_matches('0').to_string();
+                    return Fact::known(format!("{dir}/{name}/features"), Some(set));
                 }
             }
             (Ok(_), Ok(_)) => {}
